@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of fusefs/ share.
+ *
+ * Order of locks: fs->freeze, inode->lock, table->lock or inode->time_lock; those of quota/ and writeback/ inside.
+ * No lock is held across a reply or the throttle. inode->lock is what NetBSD calls the vnode lock: a refused
+ * write in the modes with an undo holds it until the undo is done, its waits included, because that is the pathology.
+ */
+#ifndef FUSEFS_PRIVATE_H
+#define FUSEFS_PRIVATE_H
+
+#define FUSE_USE_VERSION 314
+
+#include <fuse3/fuse_lowlevel.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/hist.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "control/control.h"
+#include "fusefs/fusefs.h"
+#include "quota/quota.h"
+#include "writeback/writeback.h"
+
+/** The daemon's own directory in the backing, hidden from the mount: quota.db and the lock file. */
+#define FS_PRIVATE_DIR ".chokefs"
+
+enum fs_rollback {
+	FS_ROLLBACK_LIST = WB_ROLLBACK_LIST,
+	FS_ROLLBACK_BOUNDED = WB_ROLLBACK_BOUNDED,
+	FS_ROLLBACK_ORDERED = WB_ROLLBACK_ORDERED,
+	FS_ROLLBACK_RESERVE,
+};
+
+enum fs_undo {
+	FS_UNDO_DEFAULT, /* all for list, bounded, ordered; keep for reserve */
+	FS_UNDO_ALL,
+	FS_UNDO_KEEP,
+};
+
+/** The switches. Read by operations without a lock: each is one aligned word. Changed by settings.c alone. */
+struct fs_settings {
+	_Atomic int rollback; /* enum fs_rollback */
+	_Atomic int undo;     /* enum fs_undo */
+	uint32_t block_size;  /* at mount only */
+	unsigned workers;     /* at mount only */
+	_Atomic int enforce;  /* enum quota_enforce */
+	_Atomic int64_t clock_offset;
+	struct wb_config wb;  /* [settings lock] */
+};
+
+/* ---- operations and their counters (ops.c) ---- */
+
+#define FS_OPS(X)                                                                                  \
+	X(lookup) X(forget) X(getattr) X(setattr) X(readlink) X(mknod) X(mkdir) X(unlink) X(rmdir) \
+	X(symlink) X(rename) X(link) X(open) X(create) X(read) X(write) X(flush) X(release)        \
+	X(fsync) X(opendir) X(readdir) X(readdirplus) X(releasedir) X(fsyncdir) X(statfs)          \
+	X(setxattr) X(getxattr) X(listxattr) X(removexattr) X(access) X(fallocate) X(lseek)        \
+	X(copy_file_range) X(ioctl)
+
+enum fs_op_id {
+#define X(name) FS_OP_##name,
+	FS_OPS(X)
+#undef X
+	FS_OP_COUNT,
+};
+
+struct fs_op_stats {
+	_Atomic uint64_t bytes;
+	_Atomic uint64_t errors;
+	struct hist latency;
+};
+
+struct fs_inodes;
+struct fs_control;
+
+struct fs {
+	struct fuse_session *session; /* [I] */
+	char *mountpoint;	      /* [I] absolute */
+	char *backing;		      /* [I] absolute */
+	int backing_fd;		      /* [I] the backing directory, O_RDONLY: for open_by_handle_at() */
+	dev_t backing_dev;	      /* [I] */
+	dev_t mount_dev;	      /* [I] once mounted */
+	int private_fd;		      /* [I] FS_PRIVATE_DIR */
+	uid_t mounter;		      /* [I] may change switches, as root may */
+	bool is_root;		      /* [I] may act for other users */
+	bool read_only;		      /* [I] */
+	uint64_t start_ns;	      /* [I] */
+	struct fs_settings settings;
+	struct lock settings_lock;
+	struct fs_inodes *inodes;     /* [I] */
+	struct wb_cache *cache;	      /* [I] */
+	struct quota *quota;	      /* [I] */
+	struct control_server *control; /* [I] */
+	pthread_rwlock_t freeze;      /* shared by whatever changes a charge; exclusive by quotacheck. Prefers the writer */
+	struct fs_op_stats ops[FS_OP_COUNT];
+};
+
+/** One operation being served: times itself and counts its outcome at the end of its scope. */
+struct fs_op {
+	struct fs *fs;
+	fuse_req_t req;
+	enum fs_op_id id;
+	uint64_t start_ns;
+	uint64_t bytes;
+	int err;
+};
+
+struct fs_op fs_op_begin(fuse_req_t req, enum fs_op_id id);
+void fs_op_end(struct fs_op *op);
+/** Opens a handler: declares @var and counts it when the scope ends. */
+#define FS_OP_SCOPE(var, req, name) _cleanup_(fs_op_end) struct fs_op var = fs_op_begin(req, FS_OP_##name)
+/** Replies with @err (positive or negative errno, or 0) and notes it. */
+void fs_op_reply_err(struct fs_op *op, int err);
+
+extern const struct fuse_lowlevel_ops fs_lowlevel_ops;
+
+static inline void fs_freeze_end(pthread_rwlock_t **lock)
+{
+	pthread_rwlock_unlock(*lock);
+}
+/** Opens whatever changes a charge: quotacheck waits for it, and it for quotacheck. */
+#define FS_CHARGE_SCOPE(fs)                                                                        \
+	_cleanup_(fs_freeze_end) pthread_rwlock_t *charge_scope_ = &(fs)->freeze;                  \
+	pthread_rwlock_rdlock(charge_scope_)
+
+/* ---- inodes (inode.c) ----
+ * A node id is the backing's inode number (the root: FUSE_ROOT_ID), its generation the backing's. While the kernel knows an inode
+ * or somebody holds it, it stays in the table; an O_PATH descriptor is opened from its handle when one is needed and kept
+ * in a bounded cache. An unlinked inode that is still known keeps a descriptor, so that its number cannot be used again.
+ *
+ * Locks: I immutable  a atomic  t the table's  l lock  m time_lock
+ */
+struct fs_inode {
+	struct list hash_link; /* [t] */
+	uint64_t nodeid;       /* [I] */
+	uint64_t ino;	       /* [I] the backing's */
+	uint64_t generation;   /* [I] */
+	mode_t type;	       /* [I] S_IFMT part */
+	uint64_t nlookup;      /* [t] the kernel's count */
+	uint64_t holds;	       /* [t] ours: open handles, dirty pages, walks */
+	struct file_handle *handle; /* [I] NULL: the backing has none, and fd stays open */
+	int fd;		       /* [t] O_PATH, or -1 */
+	uint32_t fd_users;     /* [t] pinned by that many scopes */
+	struct list fd_link;   /* [t] oldest unused first; linked iff fd may be closed */
+
+	pthread_rwlock_t lock; /* the vnode lock */
+	struct quota_owner owner;  /* [l] who is charged */
+	uint32_t opens;	       /* [l] handles of regular files */
+	bool unlinked;	       /* [l] no name left */
+	bool refunded;	       /* [l] unlinked and given back */
+	struct wb_file *pages; /* [l] regular files, from the first open on; NULL before */
+	struct fs_blocks *blocks; /* [l] which blocks are charged; NULL until loaded */
+
+	struct lock time_lock;
+	bool times_cached;     /* [m] mtime and ctime here are the true ones, the backing's may be late */
+	struct timespec mtime; /* [m] */
+	struct timespec ctime; /* [m] */
+};
+
+int fs_inodes_new(struct fs *fs);   /* root included */
+void fs_inodes_free(struct fs *fs); /* forgets all; pages must be clean or given up */
+
+/** The inode of a request's node id; the kernel's own reference keeps it. */
+struct fs_inode *fs_inode_get(struct fs *fs, fuse_ino_t nodeid);
+/** Finds or makes the inode for what @fd (O_PATH, taken over) refers to with attributes @st, and counts one kernel lookup. */
+int fs_inode_lookup(struct fs *fs, int fd, const struct stat *st, struct fs_inode **ret_inode);
+void fs_inode_forget(struct fs *fs, struct fs_inode *inode, uint64_t nlookup);
+void fs_inode_hold(struct fs *fs, struct fs_inode *inode);
+void fs_inode_unhold(struct fs *fs, struct fs_inode *inode);
+/** Calls @visit for each inode in the table, held meanwhile. */
+void fs_inodes_each(struct fs *fs, void (*visit)(struct fs_inode *inode, void *context), void *context);
+uint64_t fs_inodes_count(struct fs *fs);
+
+/** A pinned O_PATH descriptor of an inode. */
+struct fs_fd {
+	struct fs *fs;
+	struct fs_inode *inode;
+	int fd;
+};
+/** 0, or -ESTALE, -EMFILE ... */
+int fs_inode_fd(struct fs *fs, struct fs_inode *inode, struct fs_fd *ret_fd);
+void fs_fd_release(struct fs_fd *fd);
+#define _cleanup_fs_fd_ _cleanup_(fs_fd_release)
+/** Opens the inode anew with @flags (through /proc/self/fd). A descriptor or -errno. */
+int fs_inode_reopen(struct fs *fs, struct fs_inode *inode, int flags);
+
+/* ---- attributes (attr.c) ---- */
+
+/** stat(2) of the backing corrected by what is still in the cache: size, blocks, times. The caller holds no lock. */
+int fs_inode_stat(struct fs *fs, struct fs_inode *inode, struct stat *ret_st);
+/** For a lookup-like reply; the node id, generation and timeouts filled in. */
+int fs_inode_entry(struct fs *fs, struct fs_inode *inode, struct fuse_entry_param *ret_entry);
+double fs_attr_timeout(struct fs *fs);
+
+/* ---- acting for the caller (creds.c) ---- */
+
+/** Until the end of the scope new files belong to the request's uid and gid and its umask holds. Permissions are the kernel's business
+ *  (default_permissions), so capabilities stay. Nothing where the daemon is not root. */
+struct fs_creds {
+	bool active;
+};
+struct fs_creds fs_creds_take(struct fs *fs, fuse_req_t req);
+void fs_creds_restore(struct fs_creds *creds);
+#define FS_CREDS_SCOPE(fs, req) _cleanup_(fs_creds_restore) struct fs_creds creds_scope_ = fs_creds_take(fs, req)
+/** QUOTA_EXEMPT or 0 for a request. */
+unsigned fs_charge_flags(fuse_req_t req);
+
+/* ---- which blocks are charged (blocks.c) ----
+ * A bitmap over block_size blocks in chunks, loaded from the backing's extents. Guarded by inode->lock.
+ */
+struct fs_blocks;
+
+/** Reads the extents of @fd (FIEMAP, or SEEK_DATA where there is none). 0 or -errno. */
+int fs_blocks_load(int fd, uint32_t block_size, struct fs_blocks **ret_blocks);
+void fs_blocks_free(struct fs_blocks *blocks);
+/** How many blocks that touch [off, off+len) are not yet set. */
+uint64_t fs_blocks_missing(const struct fs_blocks *blocks, uint64_t off, uint64_t len);
+/** How much of [off, off+len) from its start is covered when the first @count missing blocks are granted: bytes, at most len. */
+uint64_t fs_blocks_covered(const struct fs_blocks *blocks, uint64_t off, uint64_t len, uint64_t count);
+/** Sets all blocks that touch the range; returns how many were not. -ENOMEM changes nothing. */
+int fs_blocks_set(struct fs_blocks *blocks, uint64_t off, uint64_t len, uint64_t *ret_added);
+/** Clears all blocks that lie wholly in [off, off+len), returns how many were set. */
+uint64_t fs_blocks_clear(struct fs_blocks *blocks, uint64_t off, uint64_t len);
+uint64_t fs_blocks_count(const struct fs_blocks *blocks);
+/** The next set (@set) or unset block at or after @off: its start (or @off inside it). UINT64_MAX when none is set. */
+uint64_t fs_blocks_next(const struct fs_blocks *blocks, uint64_t off, bool set);
+/** Counts without a map: bytes charged for the file behind @fd. */
+int fs_blocks_measure(int fd, uint32_t block_size, uint64_t *ret_bytes);
+
+/* ---- charging (charge.c) ---- */
+
+/** Loads inode->blocks if they are not. inode->lock held exclusively. */
+int fs_inode_load_blocks_locked(struct fs *fs, struct fs_inode *inode);
+/** Makes inode->pages if there are none; counts a user of its descriptors. inode->lock held exclusively. */
+int fs_inode_open_pages_locked(struct fs *fs, struct fs_inode *inode);
+/** Charges one new inode to who will own it, before it is made. The group: the parent's where that has setgid. 0 or -EDQUOT... */
+int fs_charge_inode(struct fs *fs, fuse_req_t req, const struct stat *parent, struct quota_charge *ret_charge);
+/** Called when an inode has lost its last name: refunds now, or at the last close. No lock held. */
+void fs_inode_unlinked(struct fs *fs, struct fs_inode *inode);
+/** chown(2) of the charge and of the backing. No lock held. */
+int fs_inode_chown(struct fs *fs, struct fs_inode *inode, uid_t uid, gid_t gid, unsigned flags);
+/** truncate(2), both ways, with refund. No lock held. */
+int fs_inode_truncate(struct fs *fs, struct fs_inode *inode, uint64_t size);
+extern const struct wb_file_ops fs_page_ops; /* owner: the fs_inode */
+
+/** Notes that the contents changed now: mtime and ctime. */
+void fs_inode_touch(struct fs_inode *inode);
+
+/* ---- data operations (file.c, write.c, read.c) and names (names.c, dir.c, xattr.c, attr.c): the handlers ---- */
+
+void fs_do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void fs_do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi);
+void fs_do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void fs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off, struct fuse_file_info *fi);
+void fs_do_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void fs_do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void fs_do_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+void fs_do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length, struct fuse_file_info *fi);
+void fs_do_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
+void fs_do_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, struct fuse_file_info *fi_in,
+			   fuse_ino_t ino_out, off_t off_out, struct fuse_file_info *fi_out, size_t len, int flags);
+
+void fs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+void fs_do_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup);
+void fs_do_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);
+void fs_do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void fs_do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi);
+void fs_do_readlink(fuse_req_t req, fuse_ino_t ino);
+void fs_do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
+void fs_do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
+void fs_do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+void fs_do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
+void fs_do_symlink(fuse_req_t req, const char *link, fuse_ino_t parent, const char *name);
+void fs_do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent, const char *newname,
+		  unsigned flags);
+void fs_do_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *newname);
+void fs_do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void fs_do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void fs_do_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void fs_do_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void fs_do_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+void fs_do_statfs(fuse_req_t req, fuse_ino_t ino);
+void fs_do_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags);
+void fs_do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
+void fs_do_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
+void fs_do_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
+void fs_do_access(fuse_req_t req, fuse_ino_t ino, int mask);
+void fs_do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
+		 const void *in_buf, size_t in_size, size_t out_size);
+
+/* names.c, for file.c: checks that a child may be named so ("." "..", FS_PRIVATE_DIR in the root). 0 or -errno. */
+int fs_name_check(struct fs *fs, struct fs_inode *parent, const char *name);
+
+/* ---- recount and check (recount.c) ---- */
+
+/** Counts the tree under @backing_fd into fs->quota, with a progress line where stderr is a terminal. */
+int fs_recount(struct fs *fs);
+/** Compares a frozen live mount with its tree. */
+int fs_check_live(struct fs *fs, bool repair, struct fs_check_result *ret_result);
+void fs_check_result_fini(struct fs_check_result *result);
+
+/* ---- settings, control, statistics (settings.c, control.c, stats.c) ---- */
+
+/** Sets one switch from text. Before fs->cache exists the value is only stored. 0, or -EINVAL with *@ret_why (heap) one line that names key and value. */
+int fs_settings_set(struct fs *fs, const char *key, const char *value, bool at_mount, char **ret_why);
+/** {KEY: VALUE...} as strings. */
+json_object *fs_settings_json(struct fs *fs);
+void fs_settings_init(struct fs *fs);
+bool fs_settings_is_key(const char *key);
+json_object *fs_stats_json(struct fs *fs);
+void fs_stats_reset(struct fs *fs);
+json_object *fs_control_handle(void *context, const struct control_peer *peer, json_object *request);
+
+#endif
