@@ -49,7 +49,7 @@ static inline bool lock_is_held(struct lock *lock)
 	return atomic_load_explicit(&lock->owner, memory_order_relaxed) == lock_self();
 }
 
-#define lock_assert_held(lock) assert(lock_is_held(lock))
+#define lock_assert_held(which) assert(lock_is_held(which))
 
 static inline void lock_take(struct lock *lock)
 {
@@ -88,10 +88,10 @@ static inline struct lock *lock_guard_take(struct lock *lock)
 #define LOCK_CONCAT_(a, b) a##b
 #define LOCK_CONCAT(a, b) LOCK_CONCAT_(a, b)
 
-/** Takes @lock until the end of the scope. */
-#define LOCK_SCOPE(lock)                                                                           \
+/** Takes the lock at @which until the end of the scope. */
+#define LOCK_SCOPE(which)                                                                          \
 	__attribute__((cleanup(lock_guard_release), unused)) struct lock *LOCK_CONCAT(             \
-		lock_guard_, __LINE__) = lock_guard_take(lock)
+		lock_guard_, __LINE__) = lock_guard_take(which)
 
 static inline void cond_init(struct cond *cond)
 {
