@@ -44,12 +44,16 @@ struct control_mount {
 	dev_t dev;
 	char *mountpoint; /* heap */
 	char *source;	  /* heap: the backing directory */
+	uid_t owner;	  /* who mounted it */
 };
 void control_mount_fini(struct control_mount *mount);
 
 /** Finds the chokefs mount at @path without touching the mount itself (it may be stalled). 0, -ENOENT (nothing there),
  *  -EMEDIUMTYPE (mounted, but not chokefs), -errno. */
 int control_find_mount(const char *path, struct control_mount *ret_mount);
+
+/** The same by device number: is something that lies on @dev on a chokefs mount? */
+int control_find_device(dev_t dev, struct control_mount *ret_mount);
 
 /** Sends @request to the mount and reads the answer. 0 and *@ret_answer (ok or not), or -errno when nobody answers. */
 int control_call(dev_t dev, json_object *request, json_object **ret_answer);
