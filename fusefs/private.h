@@ -162,6 +162,8 @@ struct fs_inode {
 	bool times_cached;     /* [m] mtime and ctime here are the true ones, the backing's may be late */
 	struct timespec mtime; /* [m] */
 	struct timespec ctime; /* [m] */
+	uint32_t dirty_runs;   /* [m] dirty() calls whose clean() has not come: each is a hold */
+	struct fs *fs;	       /* [l] with pages, for fs_page_ops */
 };
 
 int fs_inodes_new(struct fs *fs);   /* root included */
@@ -233,6 +235,8 @@ uint64_t fs_blocks_count(const struct fs_blocks *blocks);
 uint64_t fs_blocks_next(const struct fs_blocks *blocks, uint64_t off, bool set);
 /** Counts without a map: bytes charged for the file behind @fd. */
 int fs_blocks_measure(int fd, uint32_t block_size, uint64_t *ret_bytes);
+/** Makes the map of the blocks that touch [off, off+len) what the backing holds there. 0, or -errno and nothing changed. */
+int fs_blocks_reload(struct fs_blocks *blocks, int fd, uint64_t off, uint64_t len);
 
 /* ---- charging (charge.c) ---- */
 
@@ -240,6 +244,11 @@ int fs_blocks_measure(int fd, uint32_t block_size, uint64_t *ret_bytes);
 int fs_inode_load_blocks_locked(struct fs *fs, struct fs_inode *inode);
 /** Makes inode->pages if there are none; counts a user of its descriptors. inode->lock held exclusively. */
 int fs_inode_open_pages_locked(struct fs *fs, struct fs_inode *inode);
+/** Ends what fs_inode_open_pages_locked() began; the last user of an unlinked file refunds it. inode->lock held exclusively. */
+void fs_inode_close_pages_locked(struct fs *fs, struct fs_inode *inode);
+/** Charges what the backing really holds in the blocks that touch a range, after flushing it: the way back to exactness when an
+ *  operation failed half-way or the backing decided for itself. inode->lock held exclusively, pages open, blocks loaded. */
+int fs_inode_resync_locked(struct fs *fs, struct fs_inode *inode, uint64_t off, uint64_t len);
 /** Charges one new inode to who will own it, before it is made. The group: the parent's where that has setgid. 0 or -EDQUOT... */
 int fs_charge_inode(struct fs *fs, fuse_req_t req, const struct stat *parent, struct quota_charge *ret_charge);
 /** Called when an inode has lost its last name: refunds now, or at the last close. No lock held. */
@@ -250,8 +259,10 @@ int fs_inode_chown(struct fs *fs, struct fs_inode *inode, uid_t uid, gid_t gid, 
 int fs_inode_truncate(struct fs *fs, struct fs_inode *inode, uint64_t size);
 extern const struct wb_file_ops fs_page_ops; /* owner: the fs_inode */
 
-/** Notes that the contents changed now: mtime and ctime. */
+/** Notes that the contents changed now: mtime and ctime. inode->lock held. */
 void fs_inode_touch(struct fs_inode *inode);
+/** Writes the true mtime to the backing if that may be late; while pages are dirty it stays cached here too. 0 or -errno. */
+int fs_inode_settle_times(struct fs_inode *inode);
 
 /* ---- data operations (file.c, write.c, read.c) and names (names.c, dir.c, xattr.c, attr.c): the handlers ---- */
 
