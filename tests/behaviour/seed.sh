@@ -1,0 +1,68 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# timeout: 300
+# A program that ignores EDQUOT is slow on a mount that walks the page list, and fast on one that does not.
+. "$(dirname "$0")/../lib/lib.sh"
+
+uid=1000
+kib=1048576 # its limit: 1 GiB, so that 262144 pages are resident when it is reached
+seconds=20
+if [ "$(awk '/^MemAvailable/ { print $2 }' /proc/meminfo)" -lt 3500000 ]; then
+	kib=262144
+	note "less than 3.5 GB of memory to spare: 256 MiB instead of 1 GiB"
+fi
+pages=$((kib / 4))
+
+compile "$CHOKE_ROOT/tests/behaviour/seed_writer.c" "$CHOKE_TMP/seed_writer"
+
+# Runs the writer against its limit in mode $1; sets accepted and refused to its rates.
+run_writer()
+{
+	mount_choke -o "rollback=$1,cache_bytes=$((kib * 2 / 1024))M"
+	setquota_kib $uid 0 $kib
+	stat_reset
+	as_uid $uid "$CHOKE_TMP/seed_writer" "$MNT/victim" $seconds >"$CHOKE_TMP/rates" 2>"$CHOKE_TMP/said"
+	sed "s/^/# $1: /" "$CHOKE_TMP/rates" "$CHOKE_TMP/said"
+	accepted=$(awk '$3 == 0 { n += $1; t += $1 / $5 } END { printf "%.0f", t ? n / t : 0 }' "$CHOKE_TMP/rates")
+	refused=$(awk '$3 == $1 { n += $1; t += $1 / $5 } END { printf "%.0f", t ? n / t : 0 }' "$CHOKE_TMP/rates")
+	note "$1: $accepted writes/s accepted, $refused writes/s refused"
+	grep -q "Disk quota exceeded" "$CHOKE_TMP/said" || fail "the writer never met its limit"
+	expect_eq "$(usage_of $uid)" $((kib * 1024)) "usage"
+	expect_eq "$(stat -c %s "$MNT/victim")" $((kib * 1024)) "size of the file"
+}
+
+begin "rollback=list visits every resident page for each refused write, and frees none"
+run_writer list
+count=$(stat_json rollback.count)
+expect_num "$count" -gt 0 "rollbacks"
+expect_num "$(stat_json quota.refused_blocks)" -ge "$count" "refusals"
+expect_eq "$(stat_json rollback.pages_visited)" $((count * pages)) "pages visited by $count rollbacks"
+expect_eq "$(stat_json rollback.pages_freed)" 0 "pages freed"
+expect_eq "$(stat_json rollback.by_list)" "$count" "walks by list"
+list_refused=$refused
+
+begin "the writer is slower by more than half once it is over its quota in list"
+if [ $pages -lt 262144 ]; then
+	skip "less than 3.5 GB of memory to spare"
+else
+	expect_num $((refused * 2)) -lt "$accepted" "twice the rate of refused writes"
+fi
+umount_choke
+
+begin "rollback=bounded visits at most four times the pages of the refused range, and one"
+run_writer bounded
+count=$(stat_json rollback.count)
+expect_num "$count" -gt 0 "rollbacks"
+expect_num "$(stat_json rollback.pages_visited)" -le $((count * (4 * 128 + 1))) "pages visited by $count rollbacks"
+expect_eq "$(stat_json rollback.by_list)" 0 "walks by list"
+expect_num "$refused" -gt $((list_refused * 2)) "rate of refused writes against that of list"
+umount_choke
+
+begin "rollback=reserve undoes nothing at all"
+seconds=6
+run_writer reserve
+expect_eq "$(stat_json rollback.count)" 0 "rollbacks"
+expect_eq "$(stat_json rollback.pages_visited)" 0 "pages visited"
+expect_num "$(stat_json quota.refused_blocks)" -gt 0 "refusals"
+expect_no_drift
+umount_choke
