@@ -39,7 +39,7 @@ struct fs_check_result {
 /** quotacheck of a backing that is not mounted. 0, -errno with one line said on stderr; -EBUSY: served by a daemon. */
 int fs_check_backing(const char *backing, bool repair, struct fs_check_result *ret_result);
 
-/** One line per mount switch, "KEY VALUES DEFAULT MEANING", for help texts; NULL after the last. */
+/** One line per mount switch, KEY, VALUES, DEFAULT and MEANING with a tab between, for help texts; NULL after the last. */
 const char *fs_settings_help(unsigned index);
 
 #endif

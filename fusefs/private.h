@@ -78,7 +78,7 @@ struct fs_op_stats {
 };
 
 struct fs_inodes;
-struct fs_control;
+struct fs_life;
 
 struct fs {
 	struct fuse_session *session; /* [I] */
@@ -91,6 +91,8 @@ struct fs {
 	uid_t mounter;		      /* [I] may change switches, as root may */
 	bool is_root;		      /* [I] may act for other users */
 	bool read_only;		      /* [I] */
+	unsigned max_write;	      /* [I] for fs_do_init; 0: libfuse's */
+	unsigned max_read;	      /* [I] likewise */
 	uint64_t start_ns;	      /* [I] */
 	struct fs_settings settings;
 	struct lock settings_lock;
@@ -98,6 +100,7 @@ struct fs {
 	struct wb_cache *cache;	      /* [I] */
 	struct quota *quota;	      /* [I] */
 	struct control_server *control; /* [I] */
+	struct fs_life *life;	      /* [I] how the mount ends: life.c */
 	pthread_rwlock_t freeze;      /* shared by whatever changes a charge; exclusive by quotacheck. Prefers the writer */
 	struct fs_op_stats ops[FS_OP_COUNT];
 };
@@ -149,6 +152,10 @@ struct fs_inode {
 	int fd;		       /* [t] O_PATH, or -1 */
 	uint32_t fd_users;     /* [t] pinned by that many scopes */
 	struct list fd_link;   /* [t] oldest unused first; linked iff fd may be closed */
+	bool fd_kept;	       /* [t] no name left: fd stays open, or the number could be used again */
+	bool stale;	       /* [t] its number was taken by another file: kept by the successor's replaced */
+	struct fs_inode *replaced; /* [t] whose place this one took, freed with it */
+	_Atomic bool no_capability; /* [a] true: has no security.capability for sure. Changed under lock */
 
 	pthread_rwlock_t lock; /* the vnode lock */
 	struct quota_owner owner;  /* [l] who is charged */
@@ -173,12 +180,22 @@ void fs_inodes_free(struct fs *fs); /* forgets all; pages must be clean or given
 struct fs_inode *fs_inode_get(struct fs *fs, fuse_ino_t nodeid);
 /** Finds or makes the inode for what @fd (O_PATH, taken over) refers to with attributes @st, and counts one kernel lookup. */
 int fs_inode_lookup(struct fs *fs, int fd, const struct stat *st, struct fs_inode **ret_inode);
+/** As fs_inode_lookup() for the inode of a node id that the table no longer knows: NFS handles outlive the daemon. 0 or -ESTALE. */
+int fs_inode_revive(struct fs *fs, fuse_ino_t nodeid, struct fs_inode **ret_inode);
+/** Counts one more kernel lookup of an inode somebody holds. */
+void fs_inode_count_lookup(struct fs *fs, struct fs_inode *inode);
+/** The last name is gone: the descriptor stays open as long as the inode is known. @fd is pinned. */
+void fs_inode_keep_fd(struct fs *fs, struct fs_inode *inode);
 void fs_inode_forget(struct fs *fs, struct fs_inode *inode, uint64_t nlookup);
 void fs_inode_hold(struct fs *fs, struct fs_inode *inode);
 void fs_inode_unhold(struct fs *fs, struct fs_inode *inode);
 /** Calls @visit for each inode in the table, held meanwhile. */
 void fs_inodes_each(struct fs *fs, void (*visit)(struct fs_inode *inode, void *context), void *context);
 uint64_t fs_inodes_count(struct fs *fs);
+/** Descriptors the table has open now. */
+unsigned fs_inodes_fds(struct fs *fs);
+/** Lowers the number of descriptors kept open beside those in use; the default comes from RLIMIT_NOFILE. */
+void fs_inodes_set_fd_limit(struct fs *fs, unsigned limit);
 
 /** A pinned O_PATH descriptor of an inode. */
 struct fs_fd {
@@ -192,6 +209,11 @@ void fs_fd_release(struct fs_fd *fd);
 #define _cleanup_fs_fd_ _cleanup_(fs_fd_release)
 /** Opens the inode anew with @flags (through /proc/self/fd). A descriptor or -errno. */
 int fs_inode_reopen(struct fs *fs, struct fs_inode *inode, int flags);
+/** The path by which calls that want one reach what an O_PATH descriptor refers to, symbolic links themselves included. */
+struct fs_fd_path {
+	char text[32];
+};
+struct fs_fd_path fs_fd_path(int fd);
 
 /* ---- attributes (attr.c) ---- */
 
@@ -200,13 +222,17 @@ int fs_inode_stat(struct fs *fs, struct fs_inode *inode, struct stat *ret_st);
 /** For a lookup-like reply; the node id, generation and timeouts filled in. */
 int fs_inode_entry(struct fs *fs, struct fs_inode *inode, struct fuse_entry_param *ret_entry);
 double fs_attr_timeout(struct fs *fs);
+/** Notes that something but the contents changed now: ctime, where it is not the backing's. */
+void fs_inode_touch_ctime(struct fs_inode *inode);
 
 /* ---- acting for the caller (creds.c) ---- */
 
 /** Until the end of the scope new files belong to the request's uid and gid and its umask holds. Permissions are the kernel's business
  *  (default_permissions), so capabilities stay. Nothing where the daemon is not root. */
 struct fs_creds {
-	bool active;
+	bool active;  /* the umask was changed */
+	bool ids;     /* fsuid and fsgid were */
+	mode_t umask; /* the daemon's, to be put back */
 };
 struct fs_creds fs_creds_take(struct fs *fs, fuse_req_t req);
 void fs_creds_restore(struct fs_creds *creds);
@@ -219,6 +245,8 @@ unsigned fs_charge_flags(fuse_req_t req);
  */
 struct fs_blocks;
 
+/** An empty map. 0 or -ENOMEM. */
+int fs_blocks_new(uint32_t block_size, struct fs_blocks **ret_blocks);
 /** Reads the extents of @fd (FIEMAP, or SEEK_DATA where there is none). 0 or -errno. */
 int fs_blocks_load(int fd, uint32_t block_size, struct fs_blocks **ret_blocks);
 void fs_blocks_free(struct fs_blocks *blocks);
@@ -231,10 +259,13 @@ int fs_blocks_set(struct fs_blocks *blocks, uint64_t off, uint64_t len, uint64_t
 /** Clears all blocks that lie wholly in [off, off+len), returns how many were set. */
 uint64_t fs_blocks_clear(struct fs_blocks *blocks, uint64_t off, uint64_t len);
 uint64_t fs_blocks_count(const struct fs_blocks *blocks);
+uint32_t fs_blocks_unit(const struct fs_blocks *blocks); /* the block size */
 /** The next set (@set) or unset block at or after @off: its start (or @off inside it). UINT64_MAX when none is set. */
 uint64_t fs_blocks_next(const struct fs_blocks *blocks, uint64_t off, bool set);
 /** Counts without a map: bytes charged for the file behind @fd. */
 int fs_blocks_measure(int fd, uint32_t block_size, uint64_t *ret_bytes);
+/** Whether the file system of @fd tells its extents: where not, an allocation without data is seen as a hole. */
+bool fs_blocks_has_extents(int fd);
 /** Makes the map of the blocks that touch [off, off+len) what the backing holds there. 0, or -errno and nothing changed. */
 int fs_blocks_reload(struct fs_blocks *blocks, int fd, uint64_t off, uint64_t len);
 
@@ -306,7 +337,15 @@ void fs_do_access(fuse_req_t req, fuse_ino_t ino, int mask);
 void fs_do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
 		 const void *in_buf, size_t in_size, size_t out_size);
 
-/* names.c, for file.c: checks that a child may be named so ("." "..", FS_PRIVATE_DIR in the root). 0 or -errno. */
+/** Tells the kernel what we can do; the init callback of fs_lowlevel_ops. */
+void fs_do_init(void *userdata, struct fuse_conn_info *conn);
+
+/** Finds the child @name of the directory open as @dirfd and counts one kernel lookup. 0, -ENOENT, -EXDEV (another file system
+ *  is mounted there), -errno. */
+int fs_name_lookup(struct fs *fs, int dirfd, const char *name, struct fs_inode **ret_inode);
+/** Replies with the entry of an inode whose lookup was counted, which is given back when the reply fails. */
+void fs_op_reply_entry(struct fs_op *op, struct fs_inode *inode);
+/* names.c, for file.c: checks that a child may be named so ("." "..", FS_PRIVATE_DIR in the root: -EPERM). 0 or -errno. */
 int fs_name_check(struct fs *fs, struct fs_inode *parent, const char *name);
 
 /* ---- recount and check (recount.c) ---- */
@@ -321,6 +360,12 @@ void fs_check_result_fini(struct fs_check_result *result);
 
 /** Sets one switch from text. Before fs->cache exists the value is only stored. 0, or -EINVAL with *@ret_why (heap) one line that names key and value. */
 int fs_settings_set(struct fs *fs, const char *key, const char *value, bool at_mount, char **ret_why);
+struct fs_switch {
+	const char *key, *value;
+};
+/** Sets all of @changes or none. As fs_settings_set() otherwise; -ERANGE when the cache refuses. */
+int fs_settings_change(struct fs *fs, const struct fs_switch *changes, size_t nr_changes, bool at_mount,
+		       char **ret_why);
 /** {KEY: VALUE...} as strings. */
 json_object *fs_settings_json(struct fs *fs);
 void fs_settings_init(struct fs *fs);
@@ -328,5 +373,42 @@ bool fs_settings_is_key(const char *key);
 json_object *fs_stats_json(struct fs *fs);
 void fs_stats_reset(struct fs *fs);
 json_object *fs_control_handle(void *context, const struct control_peer *peer, json_object *request);
+
+/* ---- the daemon's life (options.c, place.c, life.c, mount.c) ---- */
+
+/** What -o says beside the switches, which go straight into fs->settings. */
+struct fs_options {
+	char *kernel;	  /* heap: options for libfuse's mount, joined; NULL: none */
+	bool allow_other; /* open to other users than the mounter */
+};
+
+/** Parses "key=value,...", sets switches and fs->read_only, max_write, max_read. 0, or -EINVAL with the reason said. */
+int fs_options_parse(struct fs *fs, const char *text, struct fs_options *ret_options);
+void fs_options_fini(struct fs_options *options);
+
+/** Checks that @backing may be served at @mountpoint and opens it: fills backing, mountpoint and their descriptors in.
+ *  0, or the exit code, the reason said. */
+int fs_place_open(struct fs *fs, const char *backing, const char *mountpoint);
+
+/** Locks the backing behind @private_fd for one daemon (@mountpoint) or one check (NULL). A daemon that is only
+ *  draining is waited for. *@ret_fd holds the lock. 0, -EBUSY or -errno, the reason said. */
+int fs_place_lock(int private_fd, const char *backing, const char *mountpoint, int *ret_fd);
+
+/** Starts the thread that takes signals and saves usage from time to time. The caller is the thread that will run the
+ *  loop, with every signal blocked. 0 or -errno. */
+int fs_life_new(struct fs *fs, struct fs_life **ret_life);
+/** Serves requests until the mount is gone or a signal ends it. 0 or -errno. */
+int fs_life_loop(struct fs_life *life);
+/** After the loop: writes back what is dirty and tells whoever waits in fs_life_umount(). Returns how many files could not be
+ *  written; they have been named. */
+size_t fs_life_drain(struct fs_life *life);
+/** Stops the thread; every fs_life_umount() must have returned. */
+void fs_life_free(struct fs_life *life);
+
+/** Writes back what is dirty now; *@ret_paths (an array of strings) names what failed. 0 or -errno. */
+int fs_drain(struct fs *fs, json_object **ret_paths);
+/** Drains, unmounts and waits for the end of the loop and its drain; 0 and *@ret_paths as above, or -errno
+ *  (-EBUSY: in use) and the mount is still there. */
+int fs_life_umount(struct fs_life *life, json_object **ret_paths);
 
 #endif
