@@ -149,8 +149,8 @@ int wb_file_new(struct wb_cache *cache, uint64_t ino, uint64_t size, const struc
 		void *owner, struct wb_file **ret_file);
 
 /** Drops every page, dirty ones too (they are then never written), waits for those in flight, and gives up the
- *  owner's reference. ops are not called any more. */
-void wb_file_free(struct wb_file *file);
+ *  owner's reference. ops are not called any more: true if dirty() was called and its clean() is owed. */
+bool wb_file_free(struct wb_file *file);
 
 /** Counts a user of the file's descriptors. False when it has none yet: wb_file_set_fd() must follow. */
 bool wb_file_get(struct wb_file *file);
@@ -198,6 +198,8 @@ struct wb_read {
 	unsigned nr_iov;
 	unsigned nr_pages;
 	size_t len;
+	char *bounce;	 /* what found no room in the cache */
+	size_t bounced;
 	struct iovec iov[WB_MAX_READ_PAGES];
 	uint32_t page[WB_MAX_READ_PAGES];
 };

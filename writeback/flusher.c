@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The flusher: one thread that carries dirty pages to the device, oldest file first.
+ *
+ * After Linux' fs/fs-writeback.c. Periodic work runs every dirty_writeback_centisecs and writes what has been dirty for
+ * dirty_expire_centisecs. Background work runs while more than the background threshold is dirty. Both go in passes: a pass takes
+ * the file at the head of the line, asks the gate, writes at most a pass' length of it and puts what is left at the end of the line.
+ *
+ * A pass that the gate turned away wrote nothing. When all that is in line wrote nothing there is no
+ * progress and the thread goes to sleep, with the congestion's end nobody's concern: in `skip` only a writer's poll or
+ * the timer starts it again. That is the pathology of docs/congestion.md, and nothing here may be clever about it.
+ */
+#include "writeback/private.h"
+
+#include "base/sizes.h"
+
+#define MIN_PASS_BYTES (1u << 20)
+#define BANDWIDTH_PERIOD_NS (200 * NSEC_PER_MSEC)
+#define BANDWIDTH_START (100u << 20)
+
+/* Half a second of what the device was measured to take; with a gate never more than ON. */
+static uint64_t pass_pages(struct wb_cache *cache)
+{
+	uint64_t bytes = atomic_load(&cache->pass_bytes);
+
+	if (bytes == 0) {
+		bytes = max_u64(atomic_load(&cache->flusher.bandwidth) / 2, MIN_PASS_BYTES);
+		if (atomic_load(&cache->gate.mode) != WB_CONGESTION_NONE)
+			bytes = min_u64(bytes, atomic_load(&cache->gate.on) * WB_PAGE_SIZE);
+	}
+	return max_u64(bytes / WB_PAGE_SIZE, 1);
+}
+
+/* Bytes per second while there was something to do, smoothed over a few periods. */
+static void measure_bandwidth(struct wb_cache *cache)
+{
+	struct wb_flusher *flusher = &cache->flusher;
+	uint64_t now_ns = clock_now_ns();
+	struct wb_device_stats stats;
+
+	if (now_ns - flusher->bw_time_ns < BANDWIDTH_PERIOD_NS)
+		return;
+	wb_device_get_stats(cache->device, &stats);
+	uint64_t bytes = stats.bytes - flusher->bw_bytes;
+	if (stats.bytes >= flusher->bw_bytes && bytes > 0 && stats.inflight > 0) {
+		uint64_t now_bw = (uint64_t)((double)bytes * 1e9 / (double)(now_ns - flusher->bw_time_ns));
+		uint64_t bw = atomic_load(&flusher->bandwidth);
+		atomic_store(&flusher->bandwidth, bw - bw / 4 + now_bw / 4);
+	}
+	flusher->bw_time_ns = now_ns;
+	flusher->bw_bytes = stats.bytes;
+}
+
+/* The file at the head of the line, moved to its end; referenced. */
+static struct wb_file *next_file(struct wb_cache *cache)
+{
+	LOCK_SCOPE(&cache->lock);
+	if (list_is_empty(&cache->dirty_files))
+		return NULL;
+	struct wb_file *file = list_first(&cache->dirty_files, struct wb_file, dirty_link);
+	list_move_tail(&cache->dirty_files, &file->dirty_link);
+	wb_file_ref(file);
+	return file;
+}
+
+static uint64_t count_dirty_files(struct wb_cache *cache)
+{
+	uint64_t nr = 0;
+	struct wb_file *file;
+
+	LOCK_SCOPE(&cache->lock);
+	list_for_each(file, &cache->dirty_files, dirty_link)
+		nr++;
+	return nr;
+}
+
+/* One pass over one file. How many pages it put on their way. */
+static uint64_t pass(struct wb_cache *cache, struct wb_file *file, struct wb_collect *what)
+{
+	struct list ios;
+	uint64_t pages = 0;
+
+	list_init(&ios);
+	if (wb_gate_enter(&cache->gate) == WB_GATE_SKIPPED)
+		return 0;
+	what->max_pages = pass_pages(cache);
+	lock_take(&file->lock);
+	bool backing_off = file->err_backoff_ms > 0 &&
+			   (int32_t)(wb_cache_time_ms(cache) - file->err_retry_ms) < 0;
+	if (!file->dead && !backing_off)
+		pages = wb_run_collect_locked(file, what, &ios);
+	lock_release(&file->lock);
+	wb_run_submit(cache, &ios);
+	if (pages > 0) {
+		atomic_fetch_add(&cache->flusher.passes, 1);
+		atomic_fetch_add(&cache->flusher.pages, pages);
+	}
+	measure_bandwidth(cache);
+	return pages;
+}
+
+static bool stopping(struct wb_cache *cache)
+{
+	LOCK_SCOPE(&cache->lock);
+	return cache->stop;
+}
+
+/* Once around the line. How many pages. */
+static uint64_t round_of_passes(struct wb_cache *cache, struct wb_collect *what, bool background)
+{
+	uint64_t pages = 0;
+
+	for (uint64_t left = count_dirty_files(cache); left > 0 && !stopping(cache); left--) {
+		if (background && atomic_load(&cache->nr_dirty) <= atomic_load(&cache->dirty_background))
+			break;
+		struct wb_file *file = next_file(cache);
+		if (!file)
+			break;
+		pages += pass(cache, file, what);
+		wb_file_unref(file);
+	}
+	return pages;
+}
+
+static void work_background(struct wb_cache *cache)
+{
+	struct wb_collect what = { .end = UINT64_MAX };
+
+	while (!stopping(cache) && atomic_load(&cache->nr_dirty) > atomic_load(&cache->dirty_background)) {
+		if (round_of_passes(cache, &what, true) == 0) {
+			atomic_store(&cache->flusher.stalled, true);
+			return;
+		}
+	}
+	atomic_store(&cache->flusher.stalled, false);
+}
+
+static void work_periodic(struct wb_cache *cache)
+{
+	struct wb_collect what = { .end = UINT64_MAX, .by_age = true };
+
+	what.before_ms = wb_cache_time_ms(cache) - atomic_load(&cache->expire_cs) * 10;
+	while (!stopping(cache) && round_of_passes(cache, &what, false) > 0)
+		;
+}
+
+/* Sleeps until kicked or until @deadline_ns. True: the timer. */
+static bool sleep_until(struct wb_cache *cache, uint64_t deadline_ns)
+{
+	struct wb_flusher *flusher = &cache->flusher;
+	bool timer = false;
+
+	LOCK_SCOPE(&cache->lock);
+	atomic_store(&flusher->sleeping, true);
+	while (!flusher->kicked && !cache->stop && !timer)
+		timer = !cond_wait_until(&flusher->wake, &cache->lock, deadline_ns);
+	atomic_store(&flusher->sleeping, false);
+	flusher->kicked = false;
+	return timer;
+}
+
+static uint64_t next_timer(struct wb_cache *cache, uint64_t now_ns)
+{
+	uint64_t period_ns = atomic_load(&cache->period_cs) * 10 * NSEC_PER_MSEC;
+
+	/* No period: the timer still ticks, rarely, and does nothing. */
+	return now_ns + (period_ns ? period_ns : 3600 * NSEC_PER_SEC);
+}
+
+static void *flusher_main(void *arg)
+{
+	struct wb_cache *cache = arg;
+	uint64_t timer_ns = next_timer(cache, clock_now_ns());
+
+	pthread_setname_np(pthread_self(), "chokefs-flush");
+	while (!stopping(cache)) {
+		if (sleep_until(cache, timer_ns) && atomic_load(&cache->period_cs) > 0) {
+			atomic_fetch_add(&cache->flusher.wakeups_timer, 1);
+			work_periodic(cache);
+		}
+		work_background(cache);
+		if (clock_now_ns() >= timer_ns)
+			timer_ns = next_timer(cache, clock_now_ns());
+	}
+	return NULL;
+}
+
+void wb_flusher_kick(struct wb_cache *cache)
+{
+	LOCK_SCOPE(&cache->lock);
+	if (cache->flusher.kicked || !atomic_load(&cache->flusher.sleeping))
+		return;
+	cache->flusher.kicked = true;
+	atomic_fetch_add(&cache->flusher.wakeups_poll, 1);
+	cond_wake_all(&cache->flusher.wake);
+}
+
+void wb_flusher_poll(struct wb_cache *cache)
+{
+	struct wb_flusher *flusher = &cache->flusher;
+	uint64_t now_ns = clock_now_ns();
+	uint64_t last_ns = atomic_load(&flusher->last_poll_ns);
+
+	if (!atomic_load(&flusher->sleeping))
+		return;
+	if (atomic_load(&flusher->stalled) &&
+	    now_ns - last_ns < atomic_load(&cache->restart_poll_ms) * NSEC_PER_MSEC)
+		return;
+	if (atomic_compare_exchange_strong(&flusher->last_poll_ns, &last_ns, now_ns))
+		wb_flusher_kick(cache);
+}
+
+int wb_flusher_start(struct wb_cache *cache)
+{
+	atomic_store(&cache->flusher.bandwidth, BANDWIDTH_START);
+	cache->flusher.bw_time_ns = clock_now_ns();
+	int r = pthread_create(&cache->flusher.thread, NULL, flusher_main, cache);
+	if (r != 0)
+		return -r;
+	cache->flusher.running = true;
+	return 0;
+}
+
+void wb_flusher_stop(struct wb_cache *cache)
+{
+	if (!cache->flusher.running)
+		return;
+	lock_take(&cache->lock);
+	cache->stop = true;
+	cond_wake_all(&cache->flusher.wake);
+	lock_release(&cache->lock);
+	pthread_join(cache->flusher.thread, NULL);
+	cache->flusher.running = false;
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The ordered index of a file's pages: a red-black tree whose links are page numbers.
+ *
+ * A tree embedded in the pages costs the same for a dense file and for one page every gigabyte, which neither a
+ * radix tree nor an array does, and `ordered` and the flusher's search for neighbours need its order. The hint makes
+ * sequential access cheap: it is the page last found, and its successor is tried before the root.
+ *
+ * Textbook algorithm (Cormen et al., Introduction to Algorithms, chapter 13), with 0 for nil.
+ */
+#include "writeback/private.h"
+
+static bool is_red(struct wb_cache *cache, uint32_t id)
+{
+	return id && wb_page_flag(wb_page(cache, id), WB_PAGE_RED);
+}
+
+static void set_red(struct wb_cache *cache, uint32_t id, bool red)
+{
+	if (id)
+		wb_page_set_flag(wb_page(cache, id), WB_PAGE_RED, red);
+}
+
+uint32_t wb_index_next(struct wb_cache *cache, uint32_t id)
+{
+	struct wb_page *page = wb_page(cache, id);
+
+	if (page->right) {
+		for (id = page->right; wb_page(cache, id)->left;)
+			id = wb_page(cache, id)->left;
+		return id;
+	}
+	uint32_t parent = page->parent;
+	while (parent && wb_page(cache, parent)->right == id) {
+		id = parent;
+		parent = wb_page(cache, id)->parent;
+	}
+	return parent;
+}
+
+uint32_t wb_index_prev(struct wb_cache *cache, uint32_t id)
+{
+	struct wb_page *page = wb_page(cache, id);
+
+	if (page->left) {
+		for (id = page->left; wb_page(cache, id)->right;)
+			id = wb_page(cache, id)->right;
+		return id;
+	}
+	uint32_t parent = page->parent;
+	while (parent && wb_page(cache, parent)->left == id) {
+		id = parent;
+		parent = wb_page(cache, id)->parent;
+	}
+	return parent;
+}
+
+uint32_t wb_index_find_locked(struct wb_file *file, uint64_t index)
+{
+	struct wb_cache *cache = file->cache;
+
+	lock_assert_held(&file->lock);
+	if (file->hint) {
+		struct wb_page *hint = wb_page(cache, file->hint);
+		if (hint->index == index)
+			return file->hint;
+		if (hint->index + 1 == index) {
+			uint32_t next = wb_index_next(cache, file->hint);
+			if (!next || wb_page(cache, next)->index != index)
+				return 0;
+			return file->hint = next;
+		}
+	}
+	uint32_t id = file->root;
+	while (id) {
+		struct wb_page *page = wb_page(cache, id);
+		if (page->index == index)
+			return file->hint = id;
+		id = index < page->index ? page->left : page->right;
+	}
+	return 0;
+}
+
+uint32_t wb_index_from_locked(struct wb_file *file, uint64_t index)
+{
+	struct wb_cache *cache = file->cache;
+	uint32_t found = 0;
+
+	lock_assert_held(&file->lock);
+	for (uint32_t id = file->root; id;) {
+		struct wb_page *page = wb_page(cache, id);
+		if (page->index >= index) {
+			found = id;
+			id = page->left;
+		} else {
+			id = page->right;
+		}
+	}
+	return found;
+}
+
+/* Puts @child where @id was under @id's parent. */
+static void replace_child(struct wb_file *file, uint32_t id, uint32_t child)
+{
+	struct wb_cache *cache = file->cache;
+	uint32_t parent = wb_page(cache, id)->parent;
+
+	if (!parent)
+		file->root = child;
+	else if (wb_page(cache, parent)->left == id)
+		wb_page(cache, parent)->left = child;
+	else
+		wb_page(cache, parent)->right = child;
+	if (child)
+		wb_page(cache, child)->parent = parent;
+}
+
+static void rotate(struct wb_file *file, uint32_t id, bool to_left)
+{
+	struct wb_cache *cache = file->cache;
+	struct wb_page *page = wb_page(cache, id);
+	uint32_t up = to_left ? page->right : page->left;
+	struct wb_page *upper = wb_page(cache, up);
+	uint32_t middle = to_left ? upper->left : upper->right;
+
+	replace_child(file, id, up);
+	if (to_left) {
+		page->right = middle;
+		upper->left = id;
+	} else {
+		page->left = middle;
+		upper->right = id;
+	}
+	if (middle)
+		wb_page(cache, middle)->parent = id;
+	page->parent = up;
+}
+
+static void insert_fixup(struct wb_file *file, uint32_t id)
+{
+	struct wb_cache *cache = file->cache;
+
+	while (is_red(cache, wb_page(cache, id)->parent)) {
+		uint32_t parent = wb_page(cache, id)->parent;
+		uint32_t grand = wb_page(cache, parent)->parent;
+		bool left = wb_page(cache, grand)->left == parent;
+		uint32_t uncle = left ? wb_page(cache, grand)->right : wb_page(cache, grand)->left;
+
+		if (is_red(cache, uncle)) {
+			set_red(cache, parent, false);
+			set_red(cache, uncle, false);
+			set_red(cache, grand, true);
+			id = grand;
+			continue;
+		}
+		if (id == (left ? wb_page(cache, parent)->right : wb_page(cache, parent)->left)) {
+			rotate(file, parent, left);
+			parent = id;
+		}
+		set_red(cache, parent, false);
+		set_red(cache, grand, true);
+		rotate(file, grand, !left);
+		break;
+	}
+	set_red(cache, file->root, false);
+}
+
+void wb_index_insert_locked(struct wb_file *file, uint32_t id)
+{
+	struct wb_cache *cache = file->cache;
+	struct wb_page *page = wb_page(cache, id);
+	uint32_t parent = 0;
+	bool left = false;
+
+	lock_assert_held(&file->lock);
+	page->left = page->right = 0;
+	/* A sequential writer appends: the hint is then the rightmost page and the place is found without a descent. */
+	if (file->hint && !wb_page(cache, file->hint)->right &&
+	    wb_page(cache, file->hint)->index + 1 == page->index) {
+		parent = file->hint;
+	} else {
+		for (uint32_t at = file->root; at;) {
+			parent = at;
+			assert(wb_page(cache, at)->index != page->index);
+			left = page->index < wb_page(cache, at)->index;
+			at = left ? wb_page(cache, at)->left : wb_page(cache, at)->right;
+		}
+	}
+	page->parent = parent;
+	if (!parent)
+		file->root = id;
+	else if (left)
+		wb_page(cache, parent)->left = id;
+	else
+		wb_page(cache, parent)->right = id;
+	set_red(cache, id, true);
+	insert_fixup(file, id);
+	file->hint = id;
+}
+
+/* @id is short of one black; it may be nil, hence @parent. */
+static void remove_fixup(struct wb_file *file, uint32_t id, uint32_t parent)
+{
+	struct wb_cache *cache = file->cache;
+
+	while (id != file->root && !is_red(cache, id)) {
+		bool left = wb_page(cache, parent)->left == id;
+		uint32_t sibling = left ? wb_page(cache, parent)->right : wb_page(cache, parent)->left;
+
+		if (is_red(cache, sibling)) {
+			set_red(cache, sibling, false);
+			set_red(cache, parent, true);
+			rotate(file, parent, left);
+			sibling = left ? wb_page(cache, parent)->right : wb_page(cache, parent)->left;
+		}
+		struct wb_page *s = wb_page(cache, sibling);
+		uint32_t near = left ? s->left : s->right;
+		uint32_t far = left ? s->right : s->left;
+		if (!is_red(cache, near) && !is_red(cache, far)) {
+			set_red(cache, sibling, true);
+			id = parent;
+			parent = wb_page(cache, id)->parent;
+			continue;
+		}
+		if (!is_red(cache, far)) {
+			set_red(cache, near, false);
+			set_red(cache, sibling, true);
+			rotate(file, sibling, !left);
+			far = sibling;
+			sibling = near;
+		}
+		set_red(cache, sibling, is_red(cache, parent));
+		set_red(cache, parent, false);
+		set_red(cache, far, false);
+		rotate(file, parent, left);
+		id = file->root;
+	}
+	set_red(cache, id, false);
+}
+
+void wb_index_remove_locked(struct wb_file *file, uint32_t id)
+{
+	struct wb_cache *cache = file->cache;
+	struct wb_page *page = wb_page(cache, id);
+	uint32_t child, parent;
+	bool black;
+
+	lock_assert_held(&file->lock);
+	if (file->hint == id)
+		file->hint = 0;
+	if (!page->left || !page->right) {
+		child = page->left ? page->left : page->right;
+		parent = page->parent;
+		black = !is_red(cache, id);
+		replace_child(file, id, child);
+	} else {
+		uint32_t heir = wb_index_next(cache, id);
+		struct wb_page *h = wb_page(cache, heir);
+		child = h->right;
+		black = !is_red(cache, heir);
+		if (h->parent == id) {
+			parent = heir;
+		} else {
+			parent = h->parent;
+			replace_child(file, heir, child);
+			h->right = page->right;
+			wb_page(cache, h->right)->parent = heir;
+		}
+		replace_child(file, id, heir);
+		h->left = page->left;
+		wb_page(cache, h->left)->parent = heir;
+		set_red(cache, heir, is_red(cache, id));
+	}
+	if (black)
+		remove_fixup(file, child, parent);
+	page->left = page->right = page->parent = 0;
+}
