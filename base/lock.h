@@ -20,7 +20,7 @@
 
 struct lock {
 	pthread_mutex_t mutex;
-	_Atomic(uintptr_t) owner; /* address of a thread-local of the holder; 0 when free */
+	_Atomic(uintptr_t) owner; /* pthread_self() of the holder; 0 when free */
 };
 
 struct cond {
@@ -29,8 +29,7 @@ struct cond {
 
 static inline uintptr_t lock_self(void)
 {
-	static __thread char self;
-	return (uintptr_t)&self;
+	return (uintptr_t)pthread_self();
 }
 
 static inline void lock_init(struct lock *lock)
