@@ -2,20 +2,25 @@
 /*
  * Attributes: the backing's, corrected by what is still in the cache.
  *
- * Of a regular file the cache knows the size, the quota the blocks, and fs_inode the times, all before the
- * backing does. st_blocks is what the quota charges: data blocks of block_size, without the backing's own (ext4 counts extent
- * and attribute blocks too). Where the backing's number can only mean "all there" or "nothing there" it is
- * believed; otherwise the extents are counted.
+ * Of a regular file the cache knows the size, the quota the blocks, and fs_inode the times, all
+ * before the backing does. st_blocks is what the quota charges: data blocks of block_size, without
+ * the backing's own (ext4 counts extent and attribute blocks too). Where the backing's number can
+ * only mean "all there" or "nothing there" it is believed; otherwise the extents are counted.
  *
- * What the kernel may cache, for fs_attr_timeout() seconds, and why that stays coherent. All of it rests on one promise: nobody
- * changes the backing directory while it is mounted.
- * - names, positive and negative: they change only through requests that the kernel itself makes, and it updates
- *   its dentries then. Where a daemon is restarted the mount is a new one, without caches.
- * - mode, owner, links, size: the same. A write, refused ones with an undo included, makes the kernel drop its size, times and blocks.
- * - st_blocks: counted from what is charged, which is known at the write; write-back later does not change it.
- * - mtime and ctime: kept in fs_inode from the write on. Write-back makes the backing's later, which nobody sees while the
- *   inode is known; mtime is put right before it is forgotten, ctime cannot be.
- * - atime: follows the backing's, which sees reads that miss our cache; the kernel asks again after a read of its own.
+ * What the kernel may cache, for fs_attr_timeout() seconds, and why that stays coherent. All of it
+ * rests on one promise: nobody changes the backing directory while it is mounted.
+ * - names, positive and negative: they change only through requests that the kernel itself makes,
+ * and it updates its dentries then. Where a daemon is restarted the mount is a new one, without
+ * caches.
+ * - mode, owner, links, size: the same. A write, refused ones with an undo included, makes the
+ * kernel drop its size, times and blocks.
+ * - st_blocks: counted from what is charged, which is known at the write; write-back later does not
+ * change it.
+ * - mtime and ctime: kept in fs_inode from the write on. Write-back makes the backing's later,
+ * which nobody sees while the inode is known; mtime is put right before it is forgotten, ctime
+ * cannot be.
+ * - atime: follows the backing's, which sees reads that miss our cache; the kernel asks again after
+ * a read of its own.
  * - symbolic links' targets: they never change.
  * - ACLs: chmod and setxattr by way of the kernel make it drop them.
  * - data pages: the kernel's own clean copies; every change of data goes through the kernel.
@@ -37,9 +42,13 @@ double fs_attr_timeout(struct fs *fs)
 	return FS_CACHE_SECONDS;
 }
 
-static void rwlock_unlock_cleanup(pthread_rwlock_t **lock)
+/* The clock that the kernel stamps files with: our stamps must compare with the backing's. */
+static struct timespec stamp(void)
 {
-	pthread_rwlock_unlock(*lock);
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	return now;
 }
 
 /* Bytes charged for a file without a map of its blocks. */
@@ -60,18 +69,18 @@ static int measure(struct fs *fs, int fd, const struct stat *st, uint64_t *ret_b
 
 static int stat_regular(struct fs *fs, struct fs_inode *inode, int fd, struct stat *ret_st)
 {
-	_cleanup_(rwlock_unlock_cleanup) pthread_rwlock_t *lock = &inode->lock;
+	/* Waits while a refused write is undone, as stat(2) does for the vnode lock. */
+	FS_INODE_SCOPE(inode, false);
 	uint64_t bytes;
 	struct stat st;
 
-	/* Waits while a refused write is undone, as stat(2) does for the vnode lock. */
-	pthread_rwlock_rdlock(lock);
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (inode->blocks)
 		st.st_blocks = (blkcnt_t)(fs_blocks_count(inode->blocks) *
 					  (fs->settings.block_size / FS_STAT_BLOCK));
-	else if (measure(fs, fd, &st, &bytes) == 0) /* else unreadable for us: the backing's number */
+	else if (measure(fs, fd, &st, &bytes) ==
+		 0) /* else unreadable for us: the backing's number */
 		st.st_blocks = (blkcnt_t)(bytes / FS_STAT_BLOCK);
 	if (inode->pages)
 		st.st_size = (off_t)wb_file_size(inode->pages);
@@ -86,7 +95,7 @@ static int stat_regular(struct fs *fs, struct fs_inode *inode, int fd, struct st
 
 int fs_inode_stat(struct fs *fs, struct fs_inode *inode, struct stat *ret_st)
 {
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 	int r = fs_inode_fd(fs, inode, &fd);
 
 	if (r < 0)
@@ -115,7 +124,7 @@ void fs_inode_touch_ctime(struct fs_inode *inode)
 {
 	LOCK_SCOPE(&inode->time_lock);
 	if (inode->times_cached)
-		inode->ctime = clock_wall();
+		inode->ctime = stamp();
 }
 
 void fs_do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -144,7 +153,7 @@ static int set_owner(struct fs *fs, fuse_req_t req, struct fs_inode *inode, cons
 
 static int set_mode(struct fs *fs, struct fs_inode *inode, mode_t mode)
 {
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 	int r = fs_inode_fd(fs, inode, &fd);
 
 	if (r < 0)
@@ -155,15 +164,15 @@ static int set_mode(struct fs *fs, struct fs_inode *inode, mode_t mode)
 static struct timespec time_to_set(int to_set, int set, int set_now, const struct timespec *given)
 {
 	if (to_set & set_now)
-		return (struct timespec){ .tv_nsec = UTIME_NOW };
+		return (struct timespec){.tv_nsec = UTIME_NOW};
 	if (to_set & set)
 		return *given;
-	return (struct timespec){ .tv_nsec = UTIME_OMIT };
+	return (struct timespec){.tv_nsec = UTIME_OMIT};
 }
 
 static int set_times(struct fs *fs, struct fs_inode *inode, const struct stat *attr, int to_set)
 {
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 	struct timespec times[2] = {
 		time_to_set(to_set, FUSE_SET_ATTR_ATIME, FUSE_SET_ATTR_ATIME_NOW, &attr->st_atim),
 		time_to_set(to_set, FUSE_SET_ATTR_MTIME, FUSE_SET_ATTR_MTIME_NOW, &attr->st_mtim),
@@ -172,18 +181,21 @@ static int set_times(struct fs *fs, struct fs_inode *inode, const struct stat *a
 
 	if (r < 0)
 		return r;
-	/* Under the lock: write-back that ends just now must not put an older mtime over this one. */
+	/* Under the lock: write-back that ends just now must not put an older mtime over this one.
+	 */
 	LOCK_SCOPE(&inode->time_lock);
 	if (utimensat(fd.fd, "", times, AT_EMPTY_PATH) < 0)
 		return -errno;
 	if (inode->times_cached && times[1].tv_nsec != UTIME_OMIT)
-		inode->mtime = times[1].tv_nsec == UTIME_NOW ? clock_wall() : times[1];
+		inode->mtime = times[1].tv_nsec == UTIME_NOW ? stamp() : times[1];
 	return 0;
 }
 
-/* What may be refused for want of room comes first. A change of owner or size clears setuid bits, so the mode,
- * which the kernel has worked out already, comes after; times last, since the others change them. */
-static int setattr(struct fs *fs, fuse_req_t req, struct fs_inode *inode, const struct stat *attr, int to_set)
+/* What may be refused for want of room comes first. A change of owner or size clears setuid bits,
+ * so the mode, which the kernel has worked out already, comes after; times last, since the others
+ * change them. */
+static int setattr(struct fs *fs, fuse_req_t req, struct fs_inode *inode, const struct stat *attr,
+		   int to_set)
 {
 	const int times = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME |
 			  FUSE_SET_ATTR_MTIME_NOW;
@@ -192,8 +204,8 @@ static int setattr(struct fs *fs, fuse_req_t req, struct fs_inode *inode, const 
 	if (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
 		r = set_owner(fs, req, inode, attr, to_set);
 	if (r == 0 && to_set & FUSE_SET_ATTR_SIZE)
-		r = attr->st_size < 0 ? -EINVAL :
-					fs_inode_truncate(fs, inode, (uint64_t)attr->st_size);
+		r = attr->st_size < 0 ? -EINVAL
+				      : fs_inode_truncate(fs, inode, (uint64_t)attr->st_size);
 	if (r == 0 && to_set & FUSE_SET_ATTR_MODE)
 		r = set_mode(fs, inode, attr->st_mode);
 	if (r == 0 && to_set & times)
@@ -232,11 +244,12 @@ void fs_do_statfs(fuse_req_t req, fuse_ino_t ino)
 		fuse_reply_statfs(req, &stv);
 }
 
-/* The kernel checks by itself (default_permissions) and asks here only when a mount was made without. */
+/* The kernel checks by itself (default_permissions) and asks here only when a mount was made
+ * without. */
 void fs_do_access(fuse_req_t req, fuse_ino_t ino, int mask)
 {
 	FS_OP_SCOPE(op, req, access);
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 	struct fs_inode *inode = fs_inode_get(op.fs, ino);
 	int r = inode ? fs_inode_fd(op.fs, inode, &fd) : -ESTALE;
 

@@ -2,10 +2,11 @@
 /*
  * Acting for the caller: whom a new file belongs to, and its umask.
  *
- * Whether the caller may is the kernel's business (default_permissions). What is left is ownership, and the backing does that best,
- * setgid directories and default ACLs included, when the thread that creates has the caller's file-system ids and umask.
- * Both are per thread: setfsuid(2) by nature, the umask once the thread has left the process' shared
- * fs_struct. Capabilities survive a change of fsuid because the daemon has set SECBIT_NO_SETUID_FIXUP.
+ * Whether the caller may is the kernel's business (default_permissions). What is left is ownership,
+ * and the backing does that best, setgid directories and default ACLs included, when the thread
+ * that creates has the caller's file-system ids and umask. Both are per thread: setfsuid(2) by
+ * nature, the umask once the thread has left the process' shared fs_struct. Capabilities survive a
+ * change of fsuid because the daemon has set SECBIT_NO_SETUID_FIXUP.
  */
 #include "fusefs/private.h"
 
@@ -25,7 +26,7 @@ static bool umask_is_own(void)
 struct fs_creds fs_creds_take(struct fs *fs, fuse_req_t req)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
-	struct fs_creds creds = { .active = umask_is_own() };
+	struct fs_creds creds = {.active = umask_is_own()};
 
 	if (creds.active)
 		creds.umask = umask(ctx->umask & 0777);

@@ -2,9 +2,10 @@
 /*
  * Reading directories: the backing's getdents64(2), offsets passed through.
  *
- * An offset that the kernel gives back is the backing's own d_off, so a directory can be read on after any amount of making and
- * removing, and after a seek, as well as the backing can. Entries are buffered per handle; the buffer
- * is thrown away whenever the kernel goes on anywhere else than where we stopped.
+ * An offset that the kernel gives back is the backing's own d_off, so a directory can be read on
+ * after any amount of making and removing, and after a seek, as well as the backing can. Entries
+ * are buffered per handle; the buffer is thrown away whenever the kernel goes on anywhere else than
+ * where we stopped.
  */
 #include "fusefs/private.h"
 
@@ -20,10 +21,10 @@
 /* One open directory. The kernel may read one handle from several threads. */
 struct fs_dir {
 	struct lock lock;
-	int fd;	      /* [I] */
-	off_t off;    /* [lock] of the entry at pos */
-	size_t pos;   /* [lock] */
-	size_t filled; /* [lock] */
+	int fd;                                 /* [I] */
+	off_t off;                              /* [lock] of the entry at pos */
+	size_t pos;                             /* [lock] */
+	size_t filled;                          /* [lock] */
 	_Alignas(8) char buffer[FS_DIR_BUFFER]; /* [lock] */
 };
 
@@ -170,9 +171,12 @@ static bool is_dot(const char *name)
 	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Fills @ret_entry with a lookup counted. Without one (node id 0) the kernel takes the name and the type alone: for "." and
- * "..", for what was removed since, and for what cannot be looked up and will say so when asked for by name. */
-static void listing_lookup(struct listing *listing, const char *name, struct fuse_entry_param *ret_entry)
+/* Fills @ret_entry with a lookup counted. Without one (node id 0) the kernel takes the name and the
+ * type alone: for "." and
+ * "..", for what was removed since, and for what cannot be looked up and will say so when asked for
+ * by name. */
+static void listing_lookup(struct listing *listing, const char *name,
+			   struct fuse_entry_param *ret_entry)
 {
 	struct fs_inode *child;
 
@@ -187,7 +191,7 @@ static void listing_lookup(struct listing *listing, const char *name, struct fus
 
 static void listing_add(struct listing *listing, const struct linux_dirent64 *entry)
 {
-	struct fuse_entry_param param = { 0 };
+	struct fuse_entry_param param = {0};
 	char *at = listing->buffer + listing->used;
 	size_t room = listing->size - listing->used;
 	const char *name = entry->d_name;
@@ -199,7 +203,8 @@ static void listing_add(struct listing *listing, const struct linux_dirent64 *en
 		param.attr.st_ino = listing->inode->ino;
 	if (listing->plus) {
 		listing_lookup(listing, name, &param);
-		listing->used += fuse_add_direntry_plus(listing->req, at, room, name, &param, entry->d_off);
+		listing->used +=
+			fuse_add_direntry_plus(listing->req, at, room, name, &param, entry->d_off);
 	} else {
 		listing->used +=
 			fuse_add_direntry(listing->req, at, room, name, &param.attr, entry->d_off);
@@ -254,7 +259,8 @@ static void list(struct fs_op *op, fuse_ino_t ino, size_t size, off_t off, bool 
 		fs_inode_forget(op->fs, listing.looked_up[i], 1);
 }
 
-void fs_do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+void fs_do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		   struct fuse_file_info *fi)
 {
 	FS_OP_SCOPE(op, req, readdir);
 	list(&op, ino, size, off, false, fi);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inodes that the kernel knows or somebody of ours holds, by node id, and their O_PATH descriptors.
+ * The inodes that the kernel knows or somebody of ours holds, by node id, and their O_PATH
+ * descriptors.
  *
- * The kernel may know a million inodes; a process may have some thousands of descriptors. So an inode is remembered by its
- * file handle, and a descriptor is opened from it when one is needed:
+ * The kernel may know a million inodes; a process may have some thousands of descriptors. So an
+ * inode is remembered by its file handle, and a descriptor is opened from it when one is needed:
  *
  *      (no descriptor) --open_by_handle_at()--> pinned --last unpin--> idle, oldest first
  *             ^                                    ^                      |        |
@@ -11,11 +12,13 @@
  *             +-------------------- too many are open: the oldest is closed -------+
  *
  * Rules kept here:
- * - a node id never means two files at once. An inode that has lost its last name keeps its descriptor until it is forgotten,
- *   and so the backing cannot give its number to another file;
- * - should that happen all the same (somebody worked on the backing beside us), the newcomer takes the place and the counts of the
- *   old one, since the kernel forgets by number, and keeps the old one's memory until then: a request may still be using it;
- * - nothing is closed or freed under the table's lock: closing the last descriptor of an unlinked file truncates it.
+ * - a node id never means two files at once. An inode that has lost its last name keeps its
+ * descriptor until it is forgotten, and so the backing cannot give its number to another file;
+ * - should that happen all the same (somebody worked on the backing beside us), the newcomer takes
+ * the place and the counts of the old one, since the kernel forgets by number, and keeps the old
+ * one's memory until then: a request may still be using it;
+ * - nothing is closed or freed under the table's lock: closing the last descriptor of an unlinked
+ * file truncates it.
  *
  * Where the backing has no handles, or we may not use them, every inode keeps its descriptor.
  */
@@ -39,14 +42,14 @@
 
 struct fs_inodes {
 	struct lock lock;
-	struct list *buckets; /* [t] heads of hash_link */
-	size_t nr_buckets;    /* [t] a power of two */
-	uint64_t count;	      /* [t] */
-	struct list idle;     /* [t] descriptors that may be closed, oldest first */
-	unsigned nr_fds;      /* [t] */
-	unsigned fd_limit;    /* [t] */
-	bool handles;	      /* [I] inodes can be reopened by handle */
-	bool revivable;	      /* [I] a handle can be made up from a node id */
+	struct list *buckets;  /* [t] heads of hash_link */
+	size_t nr_buckets;     /* [t] a power of two */
+	uint64_t count;        /* [t] */
+	struct list idle;      /* [t] descriptors that may be closed, oldest first */
+	unsigned nr_fds;       /* [t] */
+	unsigned fd_limit;     /* [t] */
+	bool handles;          /* [I] inodes can be reopened by handle */
+	bool revivable;        /* [I] a handle can be made up from a node id */
 	struct fs_inode *root; /* [I] */
 };
 
@@ -102,7 +105,7 @@ static uint64_t generation_of_birth(int fd)
 
 	if (statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &stx) < 0 || !(stx.stx_mask & STATX_BTIME))
 		return 0;
-	int64_t birth[2] = { stx.stx_btime.tv_sec, stx.stx_btime.tv_nsec };
+	int64_t birth[2] = {stx.stx_btime.tv_sec, stx.stx_btime.tv_nsec};
 	return hash_bytes(birth, sizeof(birth));
 }
 
@@ -171,7 +174,7 @@ static struct fs_inode *inode_new(const struct identity *id, const struct stat *
 	inode->ino = id->ino;
 	inode->generation = id->generation;
 	inode->type = st->st_mode & S_IFMT;
-	inode->owner = (struct quota_owner){ .id = { st->st_uid, st->st_gid } };
+	inode->owner = (struct quota_owner){.id = {st->st_uid, st->st_gid}};
 	inode->fd = -1;
 	/* A stream of getattr must not keep a write waiting for ever. */
 	pthread_rwlockattr_init(&attr);
@@ -217,7 +220,7 @@ static struct fs_inode *find_locked(struct fs_inodes *table, uint64_t nodeid)
 	struct fs_inode *inode;
 
 	lock_assert_held(&table->lock);
-	list_for_each(inode, bucket, hash_link)
+	list_for_each (inode, bucket, hash_link)
 		if (inode->nodeid == nodeid)
 			return inode;
 	return NULL;
@@ -242,7 +245,7 @@ static void resize_locked(struct fs_inodes *table)
 	for (size_t i = 0; i < want; i++)
 		list_init(&buckets[i]);
 	for (size_t i = 0; i < table->nr_buckets; i++)
-		list_for_each_safe(inode, next, &table->buckets[i], hash_link)
+		list_for_each_safe (inode, next, &table->buckets[i], hash_link)
 			list_move_tail(bucket_of(buckets, want, inode->nodeid), &inode->hash_link);
 	free(table->buckets);
 	table->buckets = buckets;
@@ -252,13 +255,14 @@ static void resize_locked(struct fs_inodes *table)
 static void insert_locked(struct fs_inodes *table, struct fs_inode *inode)
 {
 	lock_assert_held(&table->lock);
-	list_add_head(bucket_of(table->buckets, table->nr_buckets, inode->nodeid), &inode->hash_link);
+	list_add_head(bucket_of(table->buckets, table->nr_buckets, inode->nodeid),
+		      &inode->hash_link);
 	table->count++;
 	resize_locked(table);
 }
 
-/* Takes an inode that nobody needs out of all lists, the one it replaced too. Returns what is to be freed
- * once the lock is given up, linked by replaced. */
+/* Takes an inode that nobody needs out of all lists, the one it replaced too. Returns what is to be
+ * freed once the lock is given up, linked by replaced. */
 static struct fs_inode *drop_unused_locked(struct fs_inodes *table, struct fs_inode *inode)
 {
 	lock_assert_held(&table->lock);
@@ -298,7 +302,8 @@ static unsigned fd_limit_of_process(void)
 	return (unsigned)min_u64(limit.rlim_cur / 4, FS_FDS_MAX);
 }
 
-/* Takes the oldest idle descriptor if there are too many, or if @force; the caller closes it without the lock. */
+/* Takes the oldest idle descriptor if there are too many, or if @force; the caller closes it
+ * without the lock. */
 static int evict_locked(struct fs_inodes *table, bool force)
 {
 	lock_assert_held(&table->lock);
@@ -371,7 +376,7 @@ int fs_inode_fd(struct fs *fs, struct fs_inode *inode, struct fs_fd *ret_fd)
 		pin_locked(table, inode);
 		lock_release(&table->lock);
 	}
-	*ret_fd = (struct fs_fd){ .fs = fs, .inode = inode, .fd = inode->fd };
+	*ret_fd = (struct fs_fd){.fs = fs, .inode = inode, .fd = inode->fd};
 	return 0;
 }
 
@@ -406,12 +411,13 @@ struct fs_fd_path fs_fd_path(int fd)
 
 int fs_inode_reopen(struct fs *fs, struct fs_inode *inode, int flags)
 {
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 	int r = fs_inode_fd(fs, inode, &fd);
 
 	if (r < 0)
 		return r;
-	/* The path is a link: O_NOFOLLOW would refuse it. A symbolic link itself is still refused, with ELOOP. */
+	/* The path is a link: O_NOFOLLOW would refuse it. A symbolic link itself is still refused,
+	 * with ELOOP. */
 	r = open(fs_fd_path(fd.fd).text, (flags & ~O_NOFOLLOW) | O_CLOEXEC);
 	return r < 0 ? -errno : r;
 }
@@ -425,7 +431,8 @@ struct fs_inode *fs_inode_get(struct fs *fs, fuse_ino_t nodeid)
 }
 
 /* The known inode of that identity with one more lookup, or NULL. */
-static struct fs_inode *count_known_locked(struct fs_inodes *table, const struct identity *id, int *fd)
+static struct fs_inode *count_known_locked(struct fs_inodes *table, const struct identity *id,
+					   int *fd)
 {
 	struct fs_inode *inode = find_locked(table, id->nodeid);
 
@@ -557,7 +564,7 @@ static struct fs_inode **hold_all(struct fs_inodes *table, size_t *ret_count)
 	if (!all)
 		return NULL;
 	for (size_t i = 0; i < table->nr_buckets; i++) {
-		list_for_each(inode, &table->buckets[i], hash_link) {
+		list_for_each (inode, &table->buckets[i], hash_link) {
 			inode->holds++;
 			all[count++] = inode;
 		}
@@ -566,7 +573,8 @@ static struct fs_inode **hold_all(struct fs_inodes *table, size_t *ret_count)
 	return all;
 }
 
-void fs_inodes_each(struct fs *fs, void (*visit)(struct fs_inode *inode, void *context), void *context)
+void fs_inodes_each(struct fs *fs, void (*visit)(struct fs_inode *inode, void *context),
+		    void *context)
 {
 	size_t count = 0;
 	_cleanup_free_ struct fs_inode **all = hold_all(fs->inodes, &count);
@@ -581,8 +589,8 @@ void fs_inodes_each(struct fs *fs, void (*visit)(struct fs_inode *inode, void *c
 
 /* ---- node ids from before: NFS ---- */
 
-/* Directories are asked for the way up; of other files the backing cannot say where they are, as with any
- * NFS export without subtree_check. */
+/* Directories are asked for the way up; of other files the backing cannot say where they are, as
+ * with any NFS export without subtree_check. */
 static bool dir_is_inside(struct fs *fs, int fd, const struct stat *st)
 {
 	_cleanup_close_ int dir = openat(fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -628,8 +636,10 @@ static bool is_private(struct fs *fs, uint64_t ino)
 int fs_inode_revive(struct fs *fs, fuse_ino_t nodeid, struct fs_inode **ret_inode)
 {
 	uint64_t ino = nodeid == (FUSE_ROOT_ID | FS_NODEID_ONE_MOVED) ? FUSE_ROOT_ID : nodeid;
-	uint32_t word[2] = { (uint32_t)ino, 0 }; /* generation 0 fits any; the kernel compares the one we reply */
-	struct identity id = { .handle = { .handle_bytes = sizeof(word), .handle_type = FS_HANDLE_INO32_GEN } };
+	uint32_t word[2] = {(uint32_t)ino,
+			    0}; /* generation 0 fits any; the kernel compares the one we reply */
+	struct identity id = {
+		.handle = {.handle_bytes = sizeof(word), .handle_type = FS_HANDLE_INO32_GEN}};
 	struct stat st;
 
 	if (!fs->inodes->revivable || ino != word[0])
@@ -718,7 +728,7 @@ void fs_inodes_free(struct fs *fs)
 	if (!table)
 		return;
 	for (size_t i = 0; i < table->nr_buckets; i++) {
-		list_for_each_safe(inode, next, &table->buckets[i], hash_link) {
+		list_for_each_safe (inode, next, &table->buckets[i], hash_link) {
 			list_del(&inode->hash_link);
 			list_del(&inode->fd_link);
 			free_dropped(inode);

@@ -2,9 +2,10 @@
 /*
  * Names: looking up, making, linking, renaming and removing them, as the backing directory does.
  *
- * Names are not cached here: every operation is the backing's own, so that a crash leaves what ext4 would. Added are the charge
- * of an inode before it is made, its return after the last name is gone, and the hidden directory of the daemon.
- * What is removed is looked up first and held meanwhile: its number must not be free before we know whose it was.
+ * Names are not cached here: every operation is the backing's own, so that a crash leaves what ext4
+ * would. Added are the charge of an inode before it is made, its return after the last name is
+ * gone, and the hidden directory of the daemon. What is removed is looked up first and held
+ * meanwhile: its number must not be free before we know whose it was.
  */
 #include "fusefs/private.h"
 
@@ -82,13 +83,14 @@ static int name_ref_init(struct fs *fs, int dirfd, const char *name, struct name
 	return fs_inode_fd(fs, ref->inode, &ref->fd);
 }
 
-/* A name of it was taken away: was it the last? */
+/* A name of it was taken away: was it the last? Inside FS_CHARGE_SCOPE since before. */
 static void name_ref_unlinked(struct name_ref *ref)
 {
 	struct stat st;
 
 	fs_inode_touch_ctime(ref->inode);
-	/* Some file systems count 1 or 2 links for a directory that is gone: it never has another name. */
+	/* Some file systems count 1 or 2 links for a directory that is gone: it never has another
+	 * name. */
 	if (!S_ISDIR(ref->inode->type) && (fstat(ref->fd.fd, &st) < 0 || st.st_nlink > 0))
 		return;
 	fs_inode_keep_fd(ref->fs, ref->inode);
@@ -97,12 +99,14 @@ static void name_ref_unlinked(struct name_ref *ref)
 
 /* ---- lookup and forget ---- */
 
-/* "." of any inode and ".." of directories are asked for by the NFS server, "." of inodes long forgotten too. */
-static int lookup_dot(struct fs *fs, fuse_ino_t nodeid, const char *name, struct fs_inode **ret_inode)
+/* "." of any inode and ".." of directories are asked for by the NFS server, "." of inodes long
+ * forgotten too. */
+static int lookup_dot(struct fs *fs, fuse_ino_t nodeid, const char *name,
+		      struct fs_inode **ret_inode)
 {
 	struct fs_inode *inode = fs_inode_get(fs, nodeid);
 	bool up = strcmp(name, "..") == 0;
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 
 	if (!inode)
 		return up ? -ESTALE : fs_inode_revive(fs, nodeid, ret_inode);
@@ -117,7 +121,7 @@ static int lookup_dot(struct fs *fs, fuse_ino_t nodeid, const char *name, struct
 
 static int lookup(struct fs *fs, fuse_ino_t parent, const char *name, struct fs_inode **ret_inode)
 {
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 	struct fs_inode *dir;
 
 	if (is_dot(name))
@@ -138,7 +142,7 @@ void fs_do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 	if (r == -ENOENT) {
 		/* Node id 0: the kernel may remember that there is nothing. */
-		struct fuse_entry_param none = { .entry_timeout = fs_attr_timeout(op.fs) };
+		struct fuse_entry_param none = {.entry_timeout = fs_attr_timeout(op.fs)};
 		fuse_reply_entry(req, &none);
 	} else if (r < 0) {
 		fs_op_reply_err(&op, r);
@@ -202,8 +206,8 @@ static int make_as_caller(struct fs *fs, fuse_req_t req, int dirfd, const char *
 static int make(struct fs *fs, fuse_req_t req, fuse_ino_t parent, const char *name,
 		const struct make *make, struct fs_inode **ret_inode)
 {
-	_cleanup_(quota_charge_release) struct quota_charge charge = { 0 };
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_(quota_charge_release) struct quota_charge charge = {0};
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 	struct fs_inode *dir;
 	struct stat st;
 
@@ -224,7 +228,8 @@ static int make(struct fs *fs, fuse_req_t req, fuse_ino_t parent, const char *na
 		return r;
 	r = fs_name_lookup(fs, fd.fd, name, ret_inode);
 	if (r < 0) {
-		/* No descriptor left, say: the caller must not be told of a failure and find the name. */
+		/* No descriptor left, say: the caller must not be told of a failure and find the
+		 * name. */
 		unlinkat(fd.fd, name, S_ISDIR(make->mode) ? AT_REMOVEDIR : 0);
 		return r;
 	}
@@ -232,7 +237,8 @@ static int make(struct fs *fs, fuse_req_t req, fuse_ino_t parent, const char *na
 	return 0;
 }
 
-static void make_and_reply(struct fs_op *op, fuse_ino_t parent, const char *name, const struct make *what)
+static void make_and_reply(struct fs_op *op, fuse_ino_t parent, const char *name,
+			   const struct make *what)
 {
 	struct fs_inode *inode;
 	int r = make(op->fs, op->req, parent, name, what, &inode);
@@ -246,7 +252,7 @@ static void make_and_reply(struct fs_op *op, fuse_ino_t parent, const char *name
 void fs_do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
 	FS_OP_SCOPE(op, req, mknod);
-	struct make what = { .mode = mode & S_IFMT ? mode : mode | S_IFREG, .rdev = rdev };
+	struct make what = {.mode = mode & S_IFMT ? mode : mode | S_IFREG, .rdev = rdev};
 
 	make_and_reply(&op, parent, name, &what);
 }
@@ -254,7 +260,7 @@ void fs_do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
 void fs_do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
 	FS_OP_SCOPE(op, req, mkdir);
-	struct make what = { .mode = (mode & 07777) | S_IFDIR };
+	struct make what = {.mode = (mode & 07777) | S_IFDIR};
 
 	make_and_reply(&op, parent, name, &what);
 }
@@ -262,7 +268,7 @@ void fs_do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
 void fs_do_symlink(fuse_req_t req, const char *link, fuse_ino_t parent, const char *name)
 {
 	FS_OP_SCOPE(op, req, symlink);
-	struct make what = { .mode = S_IFLNK, .target = link };
+	struct make what = {.mode = S_IFLNK, .target = link};
 
 	make_and_reply(&op, parent, name, &what);
 }
@@ -281,10 +287,11 @@ static int link_fd(int fd, int dirfd, const char *name)
 	return 0;
 }
 
-static int link_inode(struct fs *fs, struct fs_inode *inode, fuse_ino_t newparent, const char *newname)
+static int link_inode(struct fs *fs, struct fs_inode *inode, fuse_ino_t newparent,
+		      const char *newname)
 {
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
-	_cleanup_fs_fd_ struct fs_fd dir_fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
+	_cleanup_fs_fd_ struct fs_fd dir_fd = {0};
 	struct fs_inode *dir;
 
 	int r = dir_of(fs, newparent, &dir, &dir_fd);
@@ -319,7 +326,7 @@ void fs_do_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char
 void fs_do_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	FS_OP_SCOPE(op, req, readlink);
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 	struct fs_inode *inode = fs_inode_get(op.fs, ino);
 	char target[PATH_MAX + 1];
 	int r = inode ? fs_inode_fd(op.fs, inode, &fd) : -ESTALE;
@@ -341,8 +348,8 @@ void fs_do_readlink(fuse_req_t req, fuse_ino_t ino)
 
 static int remove_name(struct fs *fs, fuse_ino_t parent, const char *name, int flags)
 {
-	_cleanup_fs_fd_ struct fs_fd dir_fd = { 0 };
-	_cleanup_name_ref_ struct name_ref victim = { 0 };
+	_cleanup_fs_fd_ struct fs_fd dir_fd = {0};
+	_cleanup_name_ref_ struct name_ref victim = {0};
 	struct fs_inode *dir;
 
 	int r = dir_of(fs, parent, &dir, &dir_fd);
@@ -353,6 +360,7 @@ static int remove_name(struct fs *fs, fuse_ino_t parent, const char *name, int f
 	r = name_ref_init(fs, dir_fd.fd, name, &victim);
 	if (r < 0)
 		return r == -EXDEV ? -EBUSY : r; /* a mount point */
+	FS_CHARGE_SCOPE(fs);
 	if (unlinkat(dir_fd.fd, name, flags) < 0)
 		return -errno;
 	name_ref_unlinked(&victim);
@@ -387,7 +395,8 @@ static void rename_end_release(struct rename_end *end)
 	fs_fd_release(&end->dir_fd);
 }
 
-static int rename_end_init(struct fs *fs, fuse_ino_t parent, const char *name, struct rename_end *end)
+static int rename_end_init(struct fs *fs, fuse_ino_t parent, const char *name,
+			   struct rename_end *end)
 {
 	end->name = name;
 	int r = dir_of(fs, parent, &end->dir, &end->dir_fd);
@@ -414,8 +423,8 @@ static int rename_names(struct rename_end *from, struct rename_end *to, unsigned
 static int rename_checked(struct fs *fs, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
 			  const char *newname, unsigned flags)
 {
-	_cleanup_(rename_end_release) struct rename_end from = { 0 };
-	_cleanup_(rename_end_release) struct rename_end to = { 0 };
+	_cleanup_(rename_end_release) struct rename_end from = {0};
+	_cleanup_(rename_end_release) struct rename_end to = {0};
 
 	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE))
 		return -EINVAL; /* a whiteout would be an inode that nobody is charged for */
@@ -428,7 +437,10 @@ static int rename_checked(struct fs *fs, fuse_ino_t parent, const char *name, fu
 	if (r < 0 && r != -ENOENT)
 		return r;
 	r = fs_name_check(fs, to.dir, newname);
-	return r < 0 ? r : rename_names(&from, &to, flags);
+	if (r < 0)
+		return r;
+	FS_CHARGE_SCOPE(fs);
+	return rename_names(&from, &to, flags);
 }
 
 void fs_do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,

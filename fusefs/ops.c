@@ -2,7 +2,8 @@
 /*
  * The table of operations, what we ask of the kernel, and the bookkeeping around every request.
  *
- * Locks (POSIX and flock) are not in the table: the kernel keeps them, since nobody else uses the mount.
+ * Locks (POSIX and flock) are not in the table: the kernel keeps them, since nobody else uses the
+ * mount.
  */
 #include "fusefs/private.h"
 
@@ -17,8 +18,7 @@
 struct fs_op fs_op_begin(fuse_req_t req, enum fs_op_id id)
 {
 	return (struct fs_op){
-		.fs = fuse_req_userdata(req), .req = req, .id = id, .start_ns = clock_now_ns()
-	};
+		.fs = fuse_req_userdata(req), .req = req, .id = id, .start_ns = clock_now_ns()};
 }
 
 void fs_op_end(struct fs_op *op)
@@ -45,7 +45,8 @@ void fs_op_reply_entry(struct fs_op *op, struct fs_inode *inode)
 
 	if (r < 0)
 		fs_op_reply_err(op, r);
-	/* After a reply that arrived the kernel may forget the inode at once: it must not be looked at any more. */
+	/* After a reply that arrived the kernel may forget the inode at once: it must not be looked
+	 * at any more. */
 	if (r < 0 || fuse_reply_entry(op->req, &entry) != 0)
 		fs_inode_forget(op->fs, inode, 1);
 }
@@ -59,18 +60,21 @@ void fs_do_init(void *userdata, struct fuse_conn_info *conn)
 {
 	const struct fs *fs = userdata;
 
-	/* POSIX_ACL: the kernel checks ACLs, and hands them down raw. DONT_MASK: default ACLs override the umask, which
-	 * only the backing can know. ATOMIC_O_TRUNC: open truncates. CACHE_SYMLINKS: a link's target never changes. */
+	/* POSIX_ACL: the kernel checks ACLs, and hands them down raw. DONT_MASK: default ACLs
+	 * override the umask, which only the backing can know. ATOMIC_O_TRUNC: open truncates.
+	 * CACHE_SYMLINKS: a link's target never changes. */
 	want(conn, FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS |
 			   FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_EXPORT_SUPPORT | FUSE_CAP_DONT_MASK |
 			   FUSE_CAP_POSIX_ACL | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
 			   FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_IOCTL_DIR);
-	/* Our cache is the one under test. The kernel takes care of setuid bits and of locks. Nothing changes
-	 * behind the kernel's back, so a new mtime is no reason to drop its pages. */
+	/* Our cache is the one under test. The kernel takes care of setuid bits and of locks.
+	 * Nothing changes behind the kernel's back, so a new mtime is no reason to drop its pages.
+	 */
 	conn->want &= ~(unsigned)(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_HANDLE_KILLPRIV |
 				  FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_FLOCK_LOCKS |
 				  FUSE_CAP_POSIX_LOCKS | FUSE_CAP_SPLICE_READ);
-	conn->max_write = fs->max_write > 0 && fs->max_write < FS_MAX_WRITE ? fs->max_write : FS_MAX_WRITE;
+	conn->max_write =
+		fs->max_write > 0 && fs->max_write < FS_MAX_WRITE ? fs->max_write : FS_MAX_WRITE;
 	if (fs->max_read > 0)
 		conn->max_read = fs->max_read;
 	conn->max_background = FS_MAX_BACKGROUND;

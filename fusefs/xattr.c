@@ -2,9 +2,10 @@
 /*
  * Extended attributes and inode flags, the backing's own.
  *
- * They are reached by /proc/self/fd, which leads to the inode itself, a symbolic link too. ACLs pass as raw
- * attributes: the kernel checks by them and the backing inherits them. Inode flags that would keep the daemon from
- * writing back what it has accepted (immutable, append-only) are refused, not half supported.
+ * They are reached by /proc/self/fd, which leads to the inode itself, a symbolic link too. ACLs
+ * pass as raw attributes: the kernel checks by them and the backing inherits them. Inode flags that
+ * would keep the daemon from writing back what it has accepted (immutable, append-only) are
+ * refused, not half supported.
  */
 #include "fusefs/private.h"
 
@@ -23,7 +24,8 @@
 
 /* ---- setting and removing ---- */
 
-/* Whether the caller may keep the setgid bit of a file of group @gid: chmod(2)'s rule, which setting an ACL follows. */
+/* Whether the caller may keep the setgid bit of a file of group @gid: chmod(2)'s rule, which
+ * setting an ACL follows. */
 static bool may_keep_setgid(fuse_req_t req, gid_t gid)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
@@ -49,32 +51,32 @@ static void drop_setgid(fuse_req_t req, int fd)
 }
 
 /* The lock orders this against who notes that there is no capability. */
-static int change(struct fs *fs, struct fs_inode *inode, int fd, const char *name, const char *value,
-		  size_t size, int flags)
+static int change(struct fs_inode *inode, int fd, const char *name, const char *value, size_t size,
+		  int flags)
 {
+	FS_INODE_SCOPE(inode, true);
 	const struct fs_fd_path path = fs_fd_path(fd);
+	int r = value ? setxattr(path.text, name, value, size, flags)
+		      : removexattr(path.text, name);
 
-	pthread_rwlock_wrlock(&inode->lock);
-	int r = value ? setxattr(path.text, name, value, size, flags) : removexattr(path.text, name);
-	int err = r < 0 ? -errno : 0;
+	if (r < 0)
+		return -errno;
 	if (strcmp(name, FS_XATTR_CAPABILITY) == 0)
 		atomic_store_explicit(&inode->no_capability, false, memory_order_relaxed);
-	pthread_rwlock_unlock(&inode->lock);
-	if (err == 0)
-		fs_inode_touch_ctime(inode);
-	return err;
+	fs_inode_touch_ctime(inode);
+	return 0;
 }
 
-void fs_do_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
-		    int flags)
+void fs_do_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+		    size_t size, int flags)
 {
 	FS_OP_SCOPE(op, req, setxattr);
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 	struct fs_inode *inode = fs_inode_get(op.fs, ino);
 	int r = inode ? fs_inode_fd(op.fs, inode, &fd) : -ESTALE;
 
 	if (r == 0)
-		r = change(op.fs, inode, fd.fd, name, value ? value : "", size, flags);
+		r = change(inode, fd.fd, name, value ? value : "", size, flags);
 	if (r == 0 && strcmp(name, FS_XATTR_ACL) == 0)
 		drop_setgid(req, fd.fd);
 	fs_op_reply_err(&op, r);
@@ -83,20 +85,21 @@ void fs_do_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char
 void fs_do_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	FS_OP_SCOPE(op, req, removexattr);
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 	struct fs_inode *inode = fs_inode_get(op.fs, ino);
 	int r = inode ? fs_inode_fd(op.fs, inode, &fd) : -ESTALE;
 
 	if (r == 0)
-		r = change(op.fs, inode, fd.fd, name, NULL, 0, 0);
+		r = change(inode, fd.fd, name, NULL, 0, 0);
 	fs_op_reply_err(&op, r);
 }
 
 /* ---- getting and listing ---- */
 
-static ssize_t get(struct fs *fs, struct fs_inode *inode, const char *name, void *value, size_t size)
+static ssize_t get(struct fs *fs, struct fs_inode *inode, const char *name, void *value,
+		   size_t size)
 {
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 	int r = fs_inode_fd(fs, inode, &fd);
 
 	if (r < 0)
@@ -105,16 +108,16 @@ static ssize_t get(struct fs *fs, struct fs_inode *inode, const char *name, void
 	return len < 0 ? -errno : len;
 }
 
-/* The kernel asks for it before every single write, and most files have none: asked of the backing once. */
+/* The kernel asks for it before every single write, and most files have none: asked of the backing
+ * once. */
 static ssize_t get_capability(struct fs *fs, struct fs_inode *inode, void *value, size_t size)
 {
 	if (atomic_load_explicit(&inode->no_capability, memory_order_relaxed))
 		return -ENODATA;
-	pthread_rwlock_rdlock(&inode->lock);
+	FS_INODE_SCOPE(inode, false);
 	ssize_t len = get(fs, inode, FS_XATTR_CAPABILITY, value, size);
 	if (len == -ENODATA)
 		atomic_store_explicit(&inode->no_capability, true, memory_order_relaxed);
-	pthread_rwlock_unlock(&inode->lock);
 	return len;
 }
 
@@ -150,13 +153,14 @@ void fs_do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 			return;
 		}
 	}
-	ssize_t len = strcmp(name, FS_XATTR_CAPABILITY) == 0 ?
-			      get_capability(op.fs, inode, value, size) :
-			      get(op.fs, inode, name, value, size);
+	ssize_t len = strcmp(name, FS_XATTR_CAPABILITY) == 0
+			      ? get_capability(op.fs, inode, value, size)
+			      : get(op.fs, inode, name, value, size);
 	reply_value(&op, value, len, size);
 }
 
-/* trusted.* is shown to the privileged only, as the backing would; it sees us instead of the caller. */
+/* trusted.* is shown to the privileged only, as the backing would; it sees us instead of the
+ * caller. */
 static size_t hide_trusted(char *list, size_t len)
 {
 	size_t kept = 0;
@@ -175,7 +179,7 @@ static size_t hide_trusted(char *list, size_t len)
 void fs_do_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	FS_OP_SCOPE(op, req, listxattr);
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 	struct fs_inode *inode = fs_inode_get(op.fs, ino);
 	_cleanup_free_ char *list = malloc(XATTR_LIST_MAX);
 	int r = inode ? fs_inode_fd(op.fs, inode, &fd) : -ESTALE;
@@ -210,13 +214,34 @@ static int set_flags(int fd, int flags)
 	return ioctl(fd, FS_IOC_SETFLAGS, &flags) < 0 ? -errno : 0;
 }
 
-static int flags_ioctl(int fd, unsigned cmd, int *value)
+/* How many bytes @cmd reads or writes; 0: not ours. FS_IOC_*FLAGS are declared with long and carry
+ * an int. */
+static size_t ioctl_size(unsigned cmd)
 {
-	if (cmd == FS_IOC_SETFLAGS)
-		return set_flags(fd, *value);
-	return ioctl(fd, cmd == FS_IOC_GETVERSION ? FS_IOC_GETVERSION : FS_IOC_GETFLAGS, value) < 0 ?
-		       -errno :
-		       0;
+	switch (cmd) {
+	case FS_IOC_GETFLAGS:
+	case FS_IOC_SETFLAGS:
+	case FS_IOC_GETVERSION:
+		return sizeof(int);
+	case FS_IOC_FSGETXATTR: /* how the kernel reads the old flags before it sets new ones */
+		return sizeof(struct fsxattr);
+	default:
+		return 0;
+	}
+}
+
+static int flags_ioctl(struct fs *fs, struct fs_inode *inode, unsigned cmd, void *value)
+{
+	_cleanup_close_ int fd = fs_inode_reopen(fs, inode, O_RDONLY | O_NONBLOCK);
+
+	if (fd < 0)
+		return fd;
+	if (cmd != FS_IOC_SETFLAGS)
+		return ioctl(fd, cmd, value) < 0 ? -errno : 0;
+	int r = set_flags(fd, *(int *)value);
+	if (r == 0)
+		fs_inode_touch_ctime(inode);
+	return r;
 }
 
 void fs_do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi,
@@ -225,19 +250,18 @@ void fs_do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct
 	FS_OP_SCOPE(op, req, ioctl);
 	struct fs_inode *inode = fs_inode_get(op.fs, ino);
 	bool set = cmd == FS_IOC_SETFLAGS;
-	int value = 0;
+	size_t size = ioctl_size(cmd);
+	_Alignas(struct fsxattr) char value[sizeof(struct fsxattr)] = {0};
+	int r = inode ? 0 : -ESTALE;
 
-	if ((!set && cmd != FS_IOC_GETFLAGS && cmd != FS_IOC_GETVERSION) ||
-	    (set ? in_size : out_size) < sizeof(value)) {
-		fs_op_reply_err(&op, ENOTTY);
-		return;
-	}
-	if (set)
-		memcpy(&value, in_buf, sizeof(value));
-	_cleanup_close_ int fd = inode ? fs_inode_reopen(op.fs, inode, O_RDONLY | O_NONBLOCK) : -ESTALE;
-	int r = fd < 0 ? fd : flags_ioctl(fd, cmd, &value);
+	if (size == 0 || (set ? in_size : out_size) < size)
+		r = -ENOTTY;
+	if (r == 0 && set)
+		memcpy(value, in_buf, size);
+	if (r == 0)
+		r = flags_ioctl(op.fs, inode, cmd, value);
 	if (r < 0)
 		fs_op_reply_err(&op, r);
 	else
-		fuse_reply_ioctl(req, 0, set ? NULL : &value, set ? 0 : sizeof(value));
+		fuse_reply_ioctl(req, 0, value, set ? 0 : size);
 }

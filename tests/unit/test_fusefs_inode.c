@@ -66,7 +66,7 @@ static struct fs_inode *lookup(const char *name)
 
 static uint64_t ino_by_fd(struct fs_inode *inode)
 {
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 	struct stat st;
 
 	ck_assert_int_eq(fs_inode_fd(&g_fs, inode, &fd), 0);
@@ -211,7 +211,7 @@ END_TEST
 START_TEST(a_symbolic_link_is_pinned_itself_and_not_opened)
 {
 	char target[16];
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 
 	ck_assert_int_eq(symlinkat("nowhere", g_fs.backing_fd, "s"), 0);
 	struct fs_inode *inode = lookup("s");
@@ -239,7 +239,7 @@ static bool number_is_used_again(uint64_t ino)
 
 START_TEST(an_unlinked_inode_keeps_its_number_until_forgotten)
 {
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 
 	make_file("a");
 	struct fs_inode *inode = lookup("a");
@@ -258,7 +258,7 @@ END_TEST
 
 START_TEST(without_a_kept_descriptor_the_file_is_gone)
 {
-	_cleanup_fs_fd_ struct fs_fd fd = { 0 };
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
 
 	make_file("a");
 	struct fs_inode *inode = lookup("a");
@@ -268,7 +268,8 @@ START_TEST(without_a_kept_descriptor_the_file_is_gone)
 }
 END_TEST
 
-/* Looks up @name as if it had the number of @other: what the kernel sees when a number is used again. */
+/* Looks up @name as if it had the number of @other: what the kernel sees when a number is used
+ * again. */
 static struct fs_inode *lookup_with_number_of(const char *name, const struct fs_inode *other)
 {
 	int fd = openat(g_fs.backing_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -385,7 +386,7 @@ static void *churn(void *context)
 	for (unsigned i = 0; i < 5000; i++) {
 		char name[16];
 		struct fs_inode *inode = NULL;
-		struct fs_fd fd = { 0 };
+		struct fs_fd fd = {0};
 		struct stat st;
 
 		snprintf(name, sizeof(name), "f%u", (unsigned)rand_r(&seed) % 32);
@@ -409,7 +410,8 @@ START_TEST(threads_that_look_up_pin_and_forget_leave_nothing_behind)
 		make_file(name_of(i));
 	fs_inodes_set_fd_limit(&g_fs, 4);
 	for (unsigned i = 0; i < 4; i++)
-		ck_assert_int_eq(pthread_create(&thread[i], NULL, churn, (void *)(uintptr_t)(i + 1)), 0);
+		ck_assert_int_eq(
+			pthread_create(&thread[i], NULL, churn, (void *)(uintptr_t)(i + 1)), 0);
 	for (unsigned i = 0; i < 4; i++) {
 		void *failed;
 		pthread_join(thread[i], &failed);
@@ -423,7 +425,8 @@ END_TEST
 /* What kind of handles the file system of /tmp gives us: the length of one, 0 without. */
 static unsigned handle_bytes(void)
 {
-	struct fs fs = { .backing_fd = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC), .private_fd = -1 };
+	struct fs fs = {.backing_fd = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+			.private_fd = -1};
 	unsigned bytes = 0;
 
 	if (fs.backing_fd < 0 || fs_inodes_new(&fs) < 0)
@@ -484,11 +487,13 @@ int main(void)
 	if (bytes > 0)
 		add_handle_cases(suite);
 	else
-		fprintf(stderr, "# left out: what needs file handles (not root, or /tmp has none)\n");
+		fprintf(stderr,
+			"# left out: what needs file handles (not root, or /tmp has none)\n");
 	if (bytes == 2 * sizeof(uint32_t))
 		add_revive_cases(suite);
 	else
-		fprintf(stderr, "# left out: what needs handles of number and generation, as ext4's\n");
+		fprintf(stderr,
+			"# left out: what needs handles of number and generation, as ext4's\n");
 
 	SRunner *runner = srunner_create(suite);
 	srunner_set_tap(runner, "-");
