@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The device: a queue of writes that complete when the backing has answered *and* the model says so.
+ * The device: a queue of writes, done when the backing has answered *and* the model says so.
  *
- * Every write really goes to the backing at once (engine.h); what the model adds is the time before which it is not
- * done. One thread reaps answers, holds those that come early, and waits for the next answer or the next
- * due time, whichever is first. Its wake-ups may be late, the model's times are not: they follow from arrivals and
- * from each other (model.c).
+ * Every write really goes to the backing at once (engine.h); what the model adds is the time before
+ * which it is not done. One thread reaps answers, holds those that come early, and waits for the
+ * next answer or the next due time, whichever is first. Its wake-ups may be late (with a long queue
+ * on purpose, a little), the model's times are not: they follow from arrivals and from each other
+ * (model.c).
  *
  * Completion:
  *	stream	a write is done by itself, when answered and due.
- *	batch	as an NFS server's COMMIT. What is queued while a batch is served waits, without a due time, and is
- *		the next batch; a batch is done as a whole, when its last write is answered and due.
+ *	batch	as an NFS server's COMMIT. What is queued while a batch is served waits, without a
+ *		due time, and is the next batch; a batch is done as a whole, when its last write
+ *		is answered and due.
  *
  *		WAITING --batch starts--> BATCH --all answered and due--> done
  *		   |                        |
  *		   +----switch to stream----+--> SINGLE --answered and due--> done
  *
- *	A batch starts at the very time at which its predecessor ended, with what had arrived by then; or, if
- *	nothing had, when the next write arrives. Both are times of the virtual clock: a late thread finds the
- *	same batches as a punctual one.
+ *	A batch starts at the very time at which its predecessor ended, with what had arrived
+ *	by then; or, if nothing had, when the next write arrives. Both are times of the virtual
+ *	clock: a late thread finds the same batches as a punctual one.
  *
  * Rules:
  * - done() is called by the device's thread without the lock; counters have been raised before.
@@ -39,6 +41,10 @@
 #include "writeback/held.h"
 #include "writeback/model.h"
 
+/* With a long queue, completions are gathered for so long at most: waking up for each would cost
+ * more than the write. */
+#define GATHER_NS (NSEC_PER_MSEC / 2)
+
 /* Time spent in a state that comes and goes. */
 struct meter {
 	uint64_t total_ns;
@@ -49,23 +55,26 @@ struct meter {
 /* Locks: I immutable once the thread runs   d lock */
 struct wb_device {
 	struct wb_queue *queue; /* [I] */
-	pthread_t thread;	/* [I] */
-	bool thread_runs;	/* [I] */
-	struct lock lock;	/* a leaf */
+	pthread_t thread;       /* [I] */
+	bool thread_runs;       /* [I] */
+	struct lock lock;       /* a leaf */
 
-	struct wb_model model;	       /* [d] */
+	struct wb_model model;         /* [d] */
 	enum wb_completion completion; /* [d] */
-	struct wb_held held;	       /* [d] SINGLE, answered, not due */
-	struct list waiting;	       /* [d] WAITING, in order of arrival */
-	struct list batch;	       /* [d] BATCH */
+	struct wb_held held;           /* [d] SINGLE, answered, not due */
+	uint64_t last_due_ns;          /* [d] when the device will have done all it was given */
+	struct list waiting;           /* [d] WAITING, in order of arrival */
+	struct list batch;             /* [d] BATCH */
 	uint64_t batch_unanswered;     /* [d] */
-	uint64_t batch_end_ns;	       /* [d] of the batch in service as far as known, else of the last one */
-	bool stopping;		       /* [d] */
+	uint64_t batch_end_ns; /* [d] of the batch in service as far as known, else of the last one
+				*/
+	bool stopping;         /* [d] */
 
 	uint64_t inflight;  /* [d] submitted and not released to done() */
 	bool pages_waiting; /* [d] */
 	struct meter idle;  /* [d] nothing in flight while pages wait */
-	struct meter wall;  /* [d] something in flight on a device whose model has no turns to add up */
+	struct meter
+		wall; /* [d] something in flight on a device whose model has no turns to add up */
 	struct wb_device_stats stats; /* [d] busy_ns: of turns alone; idle_ns unused */
 };
 
@@ -106,6 +115,7 @@ static void device_schedule_locked(struct wb_device *device, struct wb_io *io, u
 {
 	wb_model_schedule(&device->model, start_ns, io->fd, io->off, io->len, &io->due_ns,
 			  &io->cost_ns);
+	device->last_due_ns = io->due_ns;
 }
 
 /* An io on no list becomes one that completes by itself. */
@@ -126,7 +136,8 @@ static void device_release_due_locked(struct wb_device *device, uint64_t now_ns,
 
 /* ---- batch ---- */
 
-/* Starts a batch with what had arrived when the last one ended, or else with the first that came later. */
+/* Starts a batch with what had arrived when the last one ended, or else with the first that came
+ * later. */
 static void device_start_batch_locked(struct wb_device *device)
 {
 	lock_assert_held(&device->lock);
@@ -157,7 +168,7 @@ static void device_run_batches_locked(struct wb_device *device, uint64_t now_ns,
 		if (device->batch_unanswered > 0 || device->batch_end_ns > now_ns)
 			return;
 		struct wb_io *io, *next;
-		list_for_each_safe(io, next, &device->batch, link) {
+		list_for_each_safe (io, next, &device->batch, link) {
 			list_del(&io->link);
 			device_release_locked(device, io, released);
 		}
@@ -169,11 +180,11 @@ static void device_run_batches_locked(struct wb_device *device, uint64_t now_ns,
 static void device_break_batches_locked(struct wb_device *device, uint64_t now_ns)
 {
 	struct wb_io *io, *next;
-	list_for_each_safe(io, next, &device->batch, link) {
+	list_for_each_safe (io, next, &device->batch, link) {
 		list_del(&io->link);
 		device_single_locked(device, io);
 	}
-	list_for_each_safe(io, next, &device->waiting, link) {
+	list_for_each_safe (io, next, &device->waiting, link) {
 		list_del(&io->link);
 		device_schedule_locked(device, io, now_ns);
 		device_single_locked(device, io);
@@ -205,13 +216,23 @@ static void device_answer_locked(struct wb_device *device, struct wb_io *io, uin
 	}
 }
 
+/* When to look at the held writes: the first one's due time, or a little later, but never by more
+ * than a fraction of the work that is still queued behind it. A writer that waits for this very
+ * write is not kept waiting, and the device never runs dry unseen. */
+static uint64_t device_gather_locked(struct wb_device *device, uint64_t due_ns)
+{
+	if (device->last_due_ns <= due_ns)
+		return due_ns;
+	return due_ns + min_u64(GATHER_NS, (device->last_due_ns - due_ns) / 16);
+}
+
 /* The next time at which something is done without a further answer. */
 static uint64_t device_deadline_locked(struct wb_device *device)
 {
 	uint64_t deadline_ns = UINT64_MAX;
 	const struct wb_io *io = wb_held_find_first(&device->held);
 	if (io)
-		deadline_ns = io->due_ns;
+		deadline_ns = device_gather_locked(device, io->due_ns);
 	if (!list_is_empty(&device->batch) && device->batch_unanswered == 0)
 		deadline_ns = min_u64(deadline_ns, device->batch_end_ns);
 	return deadline_ns;
@@ -224,7 +245,7 @@ static bool device_settle(struct wb_device *device, struct list *answered, struc
 	LOCK_SCOPE(&device->lock);
 	uint64_t now_ns = clock_now_ns();
 	struct wb_io *io, *next;
-	list_for_each_safe(io, next, answered, queued) {
+	list_for_each_safe (io, next, answered, queued) {
 		list_del(&io->queued);
 		device_answer_locked(device, io, now_ns, released);
 	}
@@ -247,7 +268,7 @@ static void *device_main(void *arg)
 		device->queue->ops->reap(device->queue, deadline_ns, &answered);
 		more = device_settle(device, &answered, &released, &deadline_ns);
 		struct wb_io *io, *next;
-		list_for_each_safe(io, next, &released, link) {
+		list_for_each_safe (io, next, &released, link) {
 			list_del(&io->link);
 			io->done(io);
 		}
@@ -344,7 +365,7 @@ static void device_admit(struct wb_device *device, struct list *ios, struct list
 	uint64_t now_ns = clock_now_ns();
 	bool batch = device->completion == WB_COMPLETION_BATCH;
 	struct wb_io *io, *next;
-	list_for_each_safe(io, next, ios, link) {
+	list_for_each_safe (io, next, ios, link) {
 		assert(io->len > 0 && io->nr_iov > 0);
 		wb_io_begin(io);
 		io->arrive_ns = now_ns;
@@ -408,7 +429,7 @@ void wb_device_reset_stats(struct wb_device *device)
 {
 	LOCK_SCOPE(&device->lock);
 	device_account_locked(device, clock_now_ns());
-	device->stats = (struct wb_device_stats){ 0 };
+	device->stats = (struct wb_device_stats){0};
 	device->wall.total_ns = 0;
 	device->idle.total_ns = 0;
 }

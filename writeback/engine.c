@@ -2,11 +2,12 @@
 /*
  * What both engines do with the result of one call: go on after a short write, try again, give up.
  *
- * The caller's iovecs are never changed. A write that stopped inside one goes on with the rest of that one
- * alone (iov_rest), then with those behind it.
+ * The caller's iovecs are never changed. A write that stopped inside one goes on with the rest of
+ * that one alone (iov_rest), then with those behind it.
  *
- * O_DIRECT: the rest of a write must be aligned too, while a short count need not be. It is rounded down to a
- * page, and the bytes in between are written twice. Every step writes something new, so this ends.
+ * O_DIRECT: the rest of a write must be aligned too, while a short count need not be. It is rounded
+ * down to a page, and the bytes in between are written twice. Every step writes something new, so
+ * this ends.
  */
 #include "writeback/engine.h"
 
@@ -27,7 +28,7 @@ static void io_seek(struct wb_io *io, size_t written)
 	while (i < io->nr_iov && skip >= io->iov[i].iov_len)
 		skip -= io->iov[i++].iov_len;
 	io->written = written;
-	io->iov_rest = (struct iovec){ NULL, 0 };
+	io->iov_rest = (struct iovec){NULL, 0};
 	io->iov_next = i;
 	if (skip > 0) {
 		io->iov_rest.iov_base = (char *)io->iov[i].iov_base + skip;
@@ -46,9 +47,9 @@ void wb_io_begin(struct wb_io *io)
 struct wb_io_segment wb_io_segment(const struct wb_io *io)
 {
 	if (io->iov_rest.iov_len > 0)
-		return (struct wb_io_segment){ &io->iov_rest, 1, io->off + io->written };
-	return (struct wb_io_segment){ io->iov + io->iov_next, io->nr_iov - io->iov_next,
-				       io->off + io->written };
+		return (struct wb_io_segment){&io->iov_rest, 1, io->off + io->written};
+	return (struct wb_io_segment){io->iov + io->iov_next, io->nr_iov - io->iov_next,
+				      io->off + io->written};
 }
 
 static bool io_is_direct(const struct wb_io *io)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How writes reach the backing file: one interface, a ring of the kernel's and its twin of threads. */
+/* How writes reach the backing file: a ring of the kernel's, and its twin of threads. */
 #ifndef WRITEBACK_ENGINE_H
 #define WRITEBACK_ENGINE_H
 
@@ -18,9 +18,9 @@ struct wb_queue_ops {
 	/* Takes the ios on @ios, chained by wb_io.queued. Any thread; never waits for a write. */
 	void (*submit)(struct wb_queue *queue, struct list *ios);
 
-	/* Waits until a write is answered, wake() is called or @deadline_ns of clock_now_ns() has come, and
-	 * adds the answered ones to @answered by wb_io.queued, res and written set. May return early. Always
-	 * the same one thread. */
+	/* Waits until a write is answered, wake() is called or @deadline_ns of clock_now_ns() has
+	 * come, and adds the answered ones to @answered by wb_io.queued, res and written set. May
+	 * return early. Always the same one thread. */
 	void (*reap)(struct wb_queue *queue, uint64_t deadline_ns, struct list *answered);
 
 	/* Makes the reap() under way, or the next one, return. Any thread. */
@@ -41,8 +41,8 @@ int wb_queue_new_pwrite(struct wb_queue **ret_queue);
 
 enum wb_io_verdict {
 	WB_IO_ANSWERED, /* res is final */
-	WB_IO_MORE,	/* the next segment is to be written */
-	WB_IO_AGAIN,	/* the same segment, later: the kernel had no room for it now */
+	WB_IO_MORE,     /* the next segment is to be written */
+	WB_IO_AGAIN,    /* the same segment, later: the kernel had no room for it now */
 };
 
 /* What one call writes. */

@@ -2,9 +2,9 @@
 /*
  * Writes by threads and pwritev(2): the fallback where no ring can be made, and its twin in tests.
  *
- * Rules: a worker holds the lock while it takes a write and while it hands one back, never while it writes.
- * What the kernel has no room for now goes to the end of the queue, and its worker pauses, unless
- * something new comes in.
+ * Rules: a worker holds the lock while it takes a write and while it hands one back, never while it
+ * writes. What the kernel has no room for now goes to the end of the queue, and its worker pauses,
+ * unless something new comes in.
  */
 #include "writeback/engine.h"
 
@@ -17,21 +17,22 @@
 
 /* Locks: I immutable once workers run   l lock */
 struct pwrite_queue {
-	struct wb_queue queue;	       /* [I] */
-	pthread_t worker[NR_WORKERS];  /* [I] */
-	unsigned nr_workers;	       /* [I] */
-	struct lock lock;	       /* a leaf */
-	struct cond work;	       /* todo has grown, or stopping */
-	struct cond news;	       /* answered has grown, or woken */
-	struct list todo;	       /* [l] */
-	struct list answered;	       /* [l] */
-	bool woken;		       /* [l] */
-	bool stopping;		       /* [l] */
+	struct wb_queue queue;        /* [I] */
+	pthread_t worker[NR_WORKERS]; /* [I] */
+	unsigned nr_workers;          /* [I] */
+	struct lock lock;             /* a leaf */
+	struct cond work;             /* todo has grown, or stopping */
+	struct cond news;             /* answered has grown, or woken */
+	struct list todo;             /* [l] */
+	struct list answered;         /* [l] */
+	bool woken;                   /* [l] */
+	bool stopping;                /* [l] */
 };
 
 static struct pwrite_queue *pwrite_of(struct wb_queue *queue)
 {
-	return (struct pwrite_queue *)(void *)((char *)queue - offsetof(struct pwrite_queue, queue));
+	return (struct pwrite_queue *)(void *)((char *)queue -
+					       offsetof(struct pwrite_queue, queue));
 }
 
 /* Until the write is answered or must wait. */

@@ -2,19 +2,21 @@
 /*
  * Writes by one io_uring, of which one thread alone is the user.
  *
- * Submitters put their writes into an inbox and wake the thread if it sleeps; it alone fills the ring and
- * empties it, in one system call. The kernel ties a request to the thread that submitted it: its completion may
- * be run by that thread, on its way out of the kernel, and is cancelled when that thread exits. With worker threads
- * that come and go, and that may sleep in the kernel until that very write is over (a truncation waits for direct
- * writes), submitting from them is a trap. It also lets the kernel deliver completions only when asked.
+ * Submitters put their writes into an inbox and wake the thread if it sleeps; it alone fills the
+ * ring and empties it, in one system call. The kernel ties a request to the thread that submitted
+ * it: its completion may be run by that thread, on its way out of the kernel, and is cancelled when
+ * that thread exits. With worker threads that come and go, and that may sleep in the kernel until
+ * that very write is over (a truncation waits for direct writes), submitting from them is a trap. It
+ * also lets the kernel deliver completions only when asked.
  *
  *	submitter			thread
  *					inbox empty: asleep = true, under the lock
  *	inbox grows, asleep: wake_fd
- *					waits: the read of wake_fd is in the ring already, so it cannot be missed
+ *					waits: the read of wake_fd is in the ring already, so
+ *					the write cannot be missed
  *
- * At most RING_DEPTH requests are in the ring, the read of wake_fd included; its completion queue holds twice that
- * and cannot overflow. What does not fit stays in the backlog until slots are free.
+ * At most RING_DEPTH requests are in the ring, the read of wake_fd included; its completion queue
+ * holds twice that and cannot overflow. What does not fit stays in the backlog until slots are free.
  */
 #include "writeback/engine.h"
 
@@ -30,20 +32,20 @@
 
 /* Locks: I immutable   l lock   r only the thread that reaps */
 struct uring_queue {
-	struct wb_queue queue;	/* [I] */
-	struct io_uring ring;	/* [r] */
-	bool ring_made;		/* [I] */
-	bool ring_enabled;	/* [r] */
-	int wake_fd;		/* [I] */
-	bool wake_armed;	/* [r] its read is in the ring */
-	uint64_t wake_count;	/* [r] what the read puts there */
-	unsigned nr_flying;	/* [r] writes in the ring */
+	struct wb_queue queue;   /* [I] */
+	struct io_uring ring;    /* [r] */
+	bool ring_made;          /* [I] */
+	bool ring_enabled;       /* [r] */
+	int wake_fd;             /* [I] */
+	bool wake_armed;         /* [r] its read is in the ring */
+	uint64_t wake_count;     /* [r] what the read puts there */
+	unsigned nr_flying;      /* [r] writes in the ring */
 	uint64_t pause_until_ns; /* [r] the kernel had no room: nothing is submitted before */
-	struct list backlog;	/* [r] not in the ring yet */
-	struct lock lock;	/* a leaf */
-	struct list inbox;	/* [l] */
-	bool asleep;		/* [l] wake_fd is to be written */
-	bool woken;		/* [l] */
+	struct list backlog;     /* [r] not in the ring yet */
+	struct lock lock;        /* a leaf */
+	struct list inbox;       /* [l] */
+	bool asleep;             /* [l] wake_fd is to be written */
+	bool woken;              /* [l] */
 };
 
 static struct uring_queue *uring_of(struct wb_queue *queue)
@@ -165,7 +167,8 @@ static void uring_drain(struct uring_queue *uring, struct list *answered)
 {
 	struct io_uring_cqe *cqe;
 	unsigned head, nr = 0;
-	io_uring_for_each_cqe(&uring->ring, head, cqe) {
+	io_uring_for_each_cqe(&uring->ring, head, cqe)
+	{
 		uring_settle(uring, cqe, answered);
 		nr++;
 	}
@@ -176,7 +179,7 @@ static void uring_drain(struct uring_queue *uring, struct list *answered)
 static void uring_enter(struct uring_queue *uring, uint64_t deadline_ns)
 {
 	struct io_uring_cqe *cqe;
-	struct __kernel_timespec ts = { 0, 0 };
+	struct __kernel_timespec ts = {0, 0};
 	uint64_t now = deadline_ns ? clock_now_ns() : 0;
 	if (deadline_ns > now) {
 		ts.tv_sec = (long long)((deadline_ns - now) / NSEC_PER_SEC);
@@ -188,7 +191,7 @@ static void uring_enter(struct uring_queue *uring, uint64_t deadline_ns)
 	if (r != -EAGAIN && r != -EBUSY)
 		return;
 	/* No room in the kernel; it still may complete something meanwhile. */
-	ts = (struct __kernel_timespec){ 0, AGAIN_PAUSE_NS };
+	ts = (struct __kernel_timespec){0, AGAIN_PAUSE_NS};
 	io_uring_wait_cqe_timeout(&uring->ring, &cqe, &ts);
 }
 
@@ -196,9 +199,10 @@ static void uring_reap(struct wb_queue *queue, uint64_t deadline_ns, struct list
 {
 	struct uring_queue *uring = uring_of(queue);
 	if (!uring->ring_enabled) {
-		/* From now on the ring is this thread's. (liburing 2.3 lacks io_uring_enable_rings().) */
-		int r = io_uring_register((unsigned)uring->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS,
-					  NULL, 0);
+		/* From now on the ring is this thread's. (liburing 2.3 lacks
+		 * io_uring_enable_rings().) */
+		int r = io_uring_register((unsigned)uring->ring.ring_fd,
+					  IORING_REGISTER_ENABLE_RINGS, NULL, 0);
 		assert(r >= 0);
 		(void)r;
 		uring->ring_enabled = true;

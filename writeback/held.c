@@ -2,10 +2,11 @@
 /*
  * Writes that the backing has answered, ordered by due time.
  *
- * A pairing heap. Answers come in any order, and after a change of model due times do too, so a sorted list
- * would be walked from end to end just when a slow device has left a long queue behind. The heap adds in
- * O(1), pops in O(log n) amortised, and needs no memory that could be refused: while a write is in here,
- * link.prev is its first child and link.next its next sibling, NULL where there is none.
+ * A pairing heap. Answers come in any order, and after a change of model due times do too, so a
+ * sorted list would be walked from end to end just when a slow device has left a long queue behind.
+ * The heap adds in O(1), pops in O(log n) amortised, and needs no memory that could be refused:
+ * while a write is in here, link.prev is its first child and link.next its next sibling, NULL where
+ * there is none.
  */
 #include "writeback/held.h"
 
@@ -29,7 +30,7 @@ static struct list *meld(struct list *a, struct list *b)
 
 void wb_held_add(struct wb_held *held, struct wb_io *io)
 {
-	io->link = (struct list){ NULL, NULL };
+	io->link = (struct list){NULL, NULL};
 	held->root = held->root ? meld(held->root, &io->link) : &io->link;
 }
 

@@ -5,7 +5,7 @@
 
 #include "writeback/private.h"
 
-/* Not locked: belongs to whoever embeds it. All zero: empty. Uses the link of the writes it holds. */
+/* Not locked: belongs to whoever embeds it. All zero: empty. Uses the link of what it holds. */
 struct wb_held {
 	struct list *root;
 };

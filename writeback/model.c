@@ -2,17 +2,17 @@
 /*
  * The virtual clock of a modelled device.
  *
- * A device is a bus and a number of slots. A write takes a slot when one is free, then the bus, for a seek
- * (if it does not start where the last one ended) and for bytes / rate; after that the bus is the next
- * write's, while this one lasts latency longer and then gives its slot back:
+ * A device is a bus and a number of slots. A write takes a slot when one is free, then the bus, for
+ * a seek (if it does not start where the last one ended) and for bytes / rate; after that the bus is
+ * the next write's, while this one lasts latency longer and then gives its slot back:
  *
  *	write 1  |seek|transfer|-------latency-------|
  *	write 2                |transfer|-------latency-------|
  *	write 3 (depth 2)                            |transfer|-------latency-------|
  *
- * Times follow from arrivals and from each other only, never from the moment at which somebody looked at
- * a clock, so lateness cannot add up. What a division leaves over is carried to the next transfer: the
- * busy time of a run is bytes / rate to the nanosecond.
+ * Times follow from arrivals and from each other only, never from the moment at which somebody
+ * looked at a clock, so lateness cannot add up. What a division leaves over is carried to the next
+ * transfer: the busy time of a run is bytes / rate to the nanosecond.
  *
  * Knows nothing of threads, of real writes and of batches.
  */
@@ -26,7 +26,7 @@
 
 int wb_model_init(struct wb_model *model)
 {
-	*model = (struct wb_model){ .next_fd = -1 };
+	*model = (struct wb_model){.next_fd = -1};
 	model->due_ns = calloc(WB_MODEL_MAX_DEPTH, sizeof(*model->due_ns));
 	return model->due_ns ? 0 : -ENOMEM;
 }
@@ -39,7 +39,7 @@ void wb_model_fini(struct wb_model *model)
 
 void wb_model_set(struct wb_model *model, const struct wb_device_model *param)
 {
-	*model = (struct wb_model){ .param = *param, .next_fd = -1, .due_ns = model->due_ns };
+	*model = (struct wb_model){.param = *param, .next_fd = -1, .due_ns = model->due_ns};
 	if (model->param.depth > WB_MODEL_MAX_DEPTH)
 		model->param.depth = WB_MODEL_MAX_DEPTH;
 }

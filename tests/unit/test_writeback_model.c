@@ -26,8 +26,7 @@ static void teardown(void)
 static void set(uint64_t rate, uint64_t latency_ns, uint64_t seek_ns, uint32_t depth)
 {
 	struct wb_device_model param = {
-		.rate = rate, .latency_ns = latency_ns, .seek_ns = seek_ns, .depth = depth
-	};
+		.rate = rate, .latency_ns = latency_ns, .seek_ns = seek_ns, .depth = depth};
 	wb_model_set(&model, &param);
 }
 
@@ -64,7 +63,7 @@ END_TEST
 
 START_TEST(busy_time_is_bytes_over_rate_to_the_nanosecond)
 {
-	static const uint64_t rates[] = { 7, 333333333, 64 * MIB, 999999999999 };
+	static const uint64_t rates[] = {7, 333333333, 64 * MIB, 999999999999};
 	for (unsigned r = 0; r < 4; r++) {
 		set(rates[r], 0, 0, 0);
 		uint64_t bytes = 0, busy_ns = 0, last = 0;
@@ -181,11 +180,13 @@ START_TEST(held_writes_come_out_by_due_time_whatever_the_order_in)
 {
 	struct wb_io *io = calloc(NR_HELD, sizeof(*io));
 	for (unsigned order = 0; order < 3; order++) {
-		struct wb_held held = { NULL };
+		struct wb_held held = {NULL};
 		uint64_t last = 0;
 		ck_assert_ptr_null(wb_held_find_first(&held));
 		for (unsigned i = 0; i < NR_HELD; i++) {
-			io[i].due_ns = order == 0 ? i : order == 1 ? NR_HELD - i : (unsigned)rand() % 999;
+			io[i].due_ns = order == 0   ? i
+				       : order == 1 ? NR_HELD - i
+						    : (unsigned)rand() % 999;
 			wb_held_add(&held, &io[i]);
 		}
 		for (unsigned i = 0; i < NR_HELD; i++) {
@@ -204,7 +205,7 @@ END_TEST
 START_TEST(held_writes_stay_ordered_while_others_come_and_go)
 {
 	struct wb_io *io = calloc(NR_HELD, sizeof(*io));
-	struct wb_held held = { NULL };
+	struct wb_held held = {NULL};
 	uint64_t last = 0;
 	unsigned in = 0, out = 0;
 	while (out < NR_HELD) {
