@@ -128,28 +128,33 @@ static json_object *do_tune_set(struct fs *fs, const struct control_peer *peer, 
 	return do_tune_get(fs, peer, request);
 }
 
-static json_object *do_drain(struct fs *fs, const struct control_peer *peer, json_object *request)
+/* What could not be written is an answer, not a failure to answer. */
+static json_object *drain_answer(json_object *paths, int error)
 {
 	json_object *answer = control_ok();
+	json_object_object_add(answer, "unwritten", paths);
+	if (error < 0)
+		json_object_object_add(answer, "reason", json_object_new_string(strerror(-error)));
+	return answer;
+}
+
+static json_object *do_drain(struct fs *fs, const struct control_peer *peer, json_object *request)
+{
 	json_object *paths;
 	int r = fs_drain(fs, &paths);
-	json_object_object_add(answer, "unwritten", paths);
-	if (r < 0)
-		json_object_object_add(answer, "reason", json_object_new_string(strerror(-r)));
-	return answer;
+	return drain_answer(paths, r);
 }
 
 static json_object *do_umount(struct fs *fs, const struct control_peer *peer, json_object *request)
 {
 	json_object *paths;
-	int r = fs_life_umount(fs->life, &paths);
+	int error;
+	int r = fs_life_umount(fs->life, &paths, &error);
 	if (r == -EBUSY)
 		return control_error(1, "%s: busy: it is in use", fs->mountpoint);
 	if (r < 0)
 		return failed(fs, "cannot unmount", r);
-	json_object *answer = control_ok();
-	json_object_object_add(answer, "unwritten", paths);
-	return answer;
+	return drain_answer(paths, error);
 }
 
 /* ---- quotas ---- */

@@ -331,7 +331,7 @@ size_t fs_life_drain(struct fs_life *life)
 	return r < 0 && count == 0 ? 1 : count;
 }
 
-int fs_life_umount(struct fs_life *life, json_object **ret_paths)
+int fs_life_umount(struct fs_life *life, json_object **ret_paths, int *ret_error)
 {
 	json_object *early;
 
@@ -346,5 +346,6 @@ int fs_life_umount(struct fs_life *life, json_object **ret_paths)
 	while (!life->is_drained)
 		cond_wait(&life->drained, &life->lock);
 	*ret_paths = json_object_get(life->unwritten);
+	*ret_error = life->drain_result;
 	return 0;
 }

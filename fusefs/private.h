@@ -169,6 +169,7 @@ struct fs_inode {
 	bool times_cached;     /* [m] mtime and ctime here are the true ones, the backing's may be late */
 	struct timespec mtime; /* [m] */
 	struct timespec ctime; /* [m] */
+	bool mtime_late;       /* [m] the backing's mtime is not ours yet, or write-back may still change it */
 	uint32_t dirty_runs;   /* [m] dirty() calls whose clean() has not come: each is a hold */
 	struct fs *fs;	       /* [l] with pages, for fs_page_ops */
 };
@@ -280,9 +281,12 @@ void fs_inode_close_pages_locked(struct fs *fs, struct fs_inode *inode);
 /** Charges what the backing really holds in the blocks that touch a range, after flushing it: the way back to exactness when an
  *  operation failed half-way or the backing decided for itself. inode->lock held exclusively, pages open, blocks loaded. */
 int fs_inode_resync_locked(struct fs *fs, struct fs_inode *inode, uint64_t off, uint64_t len);
+/** fs_inode_open_pages_locked() with a descriptor that is there already, which is taken over. */
+int fs_inode_adopt_pages_locked(struct fs *fs, struct fs_inode *inode, int fd);
 /** Charges one new inode to who will own it, before it is made. The group: the parent's where that has setgid. 0 or -EDQUOT... */
 int fs_charge_inode(struct fs *fs, fuse_req_t req, const struct stat *parent, struct quota_charge *ret_charge);
-/** Called when an inode has lost its last name: refunds now, or at the last close. No lock held. */
+/** Called when an inode has lost its last name: refunds now, or at the last close. The caller holds FS_CHARGE_SCOPE since before the
+ *  name went, or quotacheck could count it in between; no other lock. */
 void fs_inode_unlinked(struct fs *fs, struct fs_inode *inode);
 /** chown(2) of the charge and of the backing. No lock held. */
 int fs_inode_chown(struct fs *fs, struct fs_inode *inode, uid_t uid, gid_t gid, unsigned flags);
@@ -294,6 +298,29 @@ extern const struct wb_file_ops fs_page_ops; /* owner: the fs_inode */
 void fs_inode_touch(struct fs_inode *inode);
 /** Writes the true mtime to the backing if that may be late; while pages are dirty it stays cached here too. 0 or -errno. */
 int fs_inode_settle_times(struct fs_inode *inode);
+
+/* An open regular file: fi->fh. While it exists inode->pages stays, with descriptors. */
+struct fs_handle {
+	struct fs_inode *inode; /* [I] held */
+	uint32_t error_seen;	/* guarded by the file of pages: see wb_file_error() */
+};
+static inline struct fs_handle *fs_handle_of(const struct fuse_file_info *fi)
+{
+	return (struct fs_handle *)(uintptr_t)fi->fh;
+}
+
+static inline pthread_rwlock_t *fs_inode_lock(struct fs_inode *inode, bool exclusive)
+{
+	if (exclusive)
+		pthread_rwlock_wrlock(&inode->lock);
+	else
+		pthread_rwlock_rdlock(&inode->lock);
+	return &inode->lock;
+}
+/** Takes inode->lock until the end of the scope. */
+#define FS_INODE_SCOPE(inode, exclusive)                                                           \
+	_cleanup_(fs_freeze_end) pthread_rwlock_t *LOCK_CONCAT(inode_scope_, __LINE__) =           \
+		fs_inode_lock(inode, exclusive)
 
 /* ---- data operations (file.c, write.c, read.c) and names (names.c, dir.c, xattr.c, attr.c): the handlers ---- */
 
@@ -407,8 +434,8 @@ void fs_life_free(struct fs_life *life);
 
 /** Writes back what is dirty now; *@ret_paths (an array of strings) names what failed. 0 or -errno. */
 int fs_drain(struct fs *fs, json_object **ret_paths);
-/** Drains, unmounts and waits for the end of the loop and its drain; 0 and *@ret_paths as above, or -errno
- *  (-EBUSY: in use) and the mount is still there. */
-int fs_life_umount(struct fs_life *life, json_object **ret_paths);
+/** Drains, unmounts and waits for the end of the loop and its drain; 0 with *@ret_paths and *@ret_error as fs_drain() has them,
+ *  or -errno (-EBUSY: in use) and the mount is still there. */
+int fs_life_umount(struct fs_life *life, json_object **ret_paths, int *ret_error);
 
 #endif
