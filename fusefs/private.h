@@ -276,6 +276,8 @@ int fs_blocks_reload(struct fs_blocks *blocks, int fd, uint64_t off, uint64_t le
 int fs_inode_load_blocks_locked(struct fs *fs, struct fs_inode *inode);
 /** Makes inode->pages if there are none; counts a user of its descriptors. inode->lock held exclusively. */
 int fs_inode_open_pages_locked(struct fs *fs, struct fs_inode *inode);
+/** What the owner pays for the data: by the map, or measured where there is none yet. inode->lock held. 0 or -errno. */
+int fs_inode_charged_bytes_locked(struct fs *fs, struct fs_inode *inode, uint64_t *ret_bytes);
 /** Ends what fs_inode_open_pages_locked() began; the last user of an unlinked file refunds it. inode->lock held exclusively. */
 void fs_inode_close_pages_locked(struct fs *fs, struct fs_inode *inode);
 /** Charges what the backing really holds in the blocks that touch a range, after flushing it: the way back to exactness when an
@@ -377,8 +379,11 @@ int fs_name_check(struct fs *fs, struct fs_inode *parent, const char *name);
 
 /* ---- recount and check (recount.c) ---- */
 
-/** Counts the tree under @backing_fd into fs->quota, with a progress line where stderr is a terminal. */
+/** Counts the tree under @backing_fd into fs->quota, with a progress line where stderr is a terminal, and records the block size
+ *  it was counted with. */
 int fs_recount(struct fs *fs);
+/** Whether usage must be counted anew at a mount: the last one did not end cleanly, or had another block size. */
+bool fs_recount_is_due(struct fs *fs, bool clean);
 /** Compares a frozen live mount with its tree. */
 int fs_check_live(struct fs *fs, bool repair, struct fs_check_result *ret_result);
 void fs_check_result_fini(struct fs_check_result *result);
