@@ -305,7 +305,7 @@ static int open_section(struct parser *parser, const char *header)
 	const char *end = strchr(header, ']');
 	size_t len = end ? (size_t)(end - header) - 1 : 0;
 	if (!end || len >= MAX_TITLE)
-		return trial_wrong(&parser->why, "\"%.60s\" is not a section", header);
+		return trial_wrong(&parser->why, "\"%.*s\" is not a section", (int)strcspn(header, "\n"), header);
 	memcpy(parser->section, header + 1, len);
 	parser->section[len] = '\0';
 	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
