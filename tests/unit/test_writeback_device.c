@@ -164,6 +164,45 @@ START_TEST(a_batch_for_an_idle_device_starts_when_it_is_submitted)
 }
 END_TEST
 
+static _Atomic bool blocked;
+
+/* Keeps the device's thread, as a machine that is too busy would. */
+static void block_done(struct wb_io *io)
+{
+	write_done(io);
+	while (blocked)
+		usleep(1000);
+}
+
+START_TEST(a_late_thread_finds_the_batches_that_a_punctual_one_would_have_found)
+{
+	struct write a;
+	if (!begin(_i))
+		return;
+	set_model(0, 100 * MS, 0, 0, WB_COMPLETION_BATCH);
+	blocked = true;
+	write_init(&a, fd, 0, PAGE);
+	a.io.done = block_done;
+	submit(&a, 1);
+	struct write *b = submit_pages(0, 1);
+	wait_done(1);
+	/* b is served for 100 ms from the end of a on; nobody will look when it ends. */
+	struct write *c = submit_pages(0, 1);
+	usleep(120000);
+	struct write *d = submit_pages(0, 1);
+	blocked = false;
+	wait_done(4);
+	ck_assert_uint_eq(b[0].io.due_ns, a.io.due_ns + 100 * MS);
+	ck_assert_uint_eq(c[0].io.due_ns, b[0].io.due_ns + 100 * MS);
+	/* d came after the end of b: it is not of c's batch. */
+	ck_assert_uint_gt(d[0].io.arrive_ns, b[0].io.due_ns);
+	ck_assert_uint_eq(d[0].io.due_ns, c[0].io.due_ns + 100 * MS);
+	free(b);
+	free(c);
+	free(d);
+}
+END_TEST
+
 START_TEST(batches_without_a_model_are_done_when_all_of_them_are_answered)
 {
 	struct write *write[50];
@@ -347,6 +386,7 @@ static void add_time_cases(Suite *s)
 	add_both(tc, without_a_model_busy_is_the_time_with_writes_in_flight);
 	add_both(tc, a_batch_is_done_together_and_the_next_is_what_was_queued_meanwhile);
 	add_both(tc, a_batch_for_an_idle_device_starts_when_it_is_submitted);
+	add_both(tc, a_late_thread_finds_the_batches_that_a_punctual_one_would_have_found);
 	add_both(tc, batches_without_a_model_are_done_when_all_of_them_are_answered);
 	add_both(tc, breaking_a_batch_up_lets_every_write_go_at_its_own_time);
 	add_both(tc, no_write_is_lost_while_model_and_completion_change);
