@@ -91,6 +91,13 @@ static bool filling_from_locked(struct wb_file *file, uint64_t first)
 	return false;
 }
 
+static bool tail_is_dirty_locked(struct wb_file *file, uint64_t size)
+{
+	uint32_t id = wb_index_find_locked(file, (size - 1) >> WB_PAGE_SHIFT);
+
+	return id && wb_page_state(wb_page(file->cache, id)) == WB_PAGE_DIRTY;
+}
+
 static bool walk_run_locked(struct walk *walk, enum wb_rollback how, uint64_t claim, uint64_t block_size)
 {
 	bool by_list = false;
@@ -148,14 +155,14 @@ int wb_file_rollback(struct wb_file *file, enum wb_rollback how, uint64_t size, 
 	}
 	if (walked)
 		result.by_list = walk_run_locked(&walk, how, claim, block_size);
-	bool cut = file->backing_size > size;
+	/* What was written behind has made the backing longer; where the new end is a hole, nothing will make it as long. */
+	bool cut = file->backing_size > size || (file->backing_size < size && !tail_is_dirty_locked(file, size));
 	if (cut)
 		file->backing_size = size;
 	wb_file_check_locked(file);
 	result.lock_held_ns = clock_now_ns() - locked_ns;
 	lock_release(&file->lock);
 
-	/* What was written behind has made the backing longer. */
 	if (cut && ftruncate(file->fd, (off_t)size) < 0)
 		r = -errno;
 	wb_cache_wake_waiting(file->cache);
