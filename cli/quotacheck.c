@@ -2,7 +2,6 @@
 /* chokefs quotacheck: counts the tree anew and compares; of a live mount or of a backing that is not mounted. */
 #include "cli/private.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <string.h>
@@ -91,11 +90,8 @@ static int check_mounted(const struct args *args)
 static int check_unmounted(const struct args *args)
 {
 	struct fs_check_result result = { 0 };
-	if (access(args->path, F_OK) < 0)
-		return cli_wrong("%s: %s", args->path, strerror(errno));
-	int r = fs_check_backing(args->path, args->repair, &result);
-	if (r < 0)
-		return r == -ENOTDIR ? 2 : 1;
+	if (fs_check_backing(args->path, args->repair, &result) < 0)
+		return 1;
 	_cleanup_json_ json_object *object = result_json(&result);
 	free(result.drifts);
 	return print_result(args, object);

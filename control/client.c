@@ -97,7 +97,7 @@ static int find_or_complain(const char *path, struct control_mount *ret_mount)
 	if (r == -EMEDIUMTYPE)
 		control_locate(path, &other, &fstype);
 	complain_of_path(path, r, fstype);
-	return 2;
+	return 1;
 }
 
 json_object *control_ask(const char *mountpoint, json_object *request, int *ret_exit)

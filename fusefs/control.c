@@ -345,7 +345,7 @@ json_object *fs_control_handle(void *context, const struct control_peer *peer, j
 		if (strcmp(commands[i].name, name) != 0)
 			continue;
 		if (commands[i].for_owner && !is_owner(fs, peer))
-			return control_error(1, "%s: %s: only root and the user who mounted it may",
+			return control_error(1, "%s: %s: only for root and the user who mounted it",
 					     fs->mountpoint, name);
 		return commands[i].run(fs, peer, request);
 	}

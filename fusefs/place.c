@@ -39,11 +39,11 @@ static int resolve_directory(const char *path, char **ret_real, struct stat *ret
 	_cleanup_free_ char *real = realpath(path, NULL);
 	if (!real || stat(real, ret_st) < 0) {
 		log_error("%s: %s", path, strerror(errno));
-		return errno == ENOENT || errno == ENOTDIR ? 2 : 1;
+		return 1;
 	}
 	if (!S_ISDIR(ret_st->st_mode)) {
-		log_error("%s: not a directory", path);
-		return 2;
+		log_error("%s: %s", path, strerror(ENOTDIR));
+		return 1;
 	}
 	*ret_real = take_ptr(real);
 	return 0;
@@ -86,15 +86,15 @@ static int check_apart(const struct fs *fs, const struct stat *backing, const st
 {
 	if (backing->st_dev == mountpoint->st_dev && backing->st_ino == mountpoint->st_ino) {
 		log_error("%s: backing and mount point are the same directory", fs->backing);
-		return 2;
+		return 1;
 	}
 	if (is_within(fs->backing, fs->mountpoint) || has_ancestor(fs->backing, mountpoint)) {
 		log_error("%s: the backing is inside the mount point %s", fs->backing, fs->mountpoint);
-		return 2;
+		return 1;
 	}
 	if (is_within(fs->mountpoint, fs->backing) || has_ancestor(fs->mountpoint, backing)) {
 		log_error("%s: the mount point is inside the backing %s", fs->mountpoint, fs->backing);
-		return 2;
+		return 1;
 	}
 	return 0;
 }
@@ -109,7 +109,7 @@ static int check_not_ours(const struct fs *fs, const struct stat *backing)
 	if (control_find_device(backing->st_dev, &mount) < 0)
 		return 0;
 	log_error("%s: the backing lies on a chokefs mount (%s)", fs->backing, mount.mountpoint);
-	return 2;
+	return 1;
 }
 
 static int open_backing(struct fs *fs)

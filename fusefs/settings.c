@@ -123,7 +123,6 @@ static int parse_units(const char *text, uint64_t unit_ns, uint32_t *ret_value,
 
 NAME_FIELD(rollback, rollback, "not one of list, bounded, ordered, reserve", "list", "bounded",
 	   "ordered", "reserve")
-NAME_FIELD(undo, undo, "not one of default, all, keep", "default", "all", "keep")
 NAME_FIELD(enforce, enforce, "not one of off, on, root", "off", "on", "root")
 NAME_FIELD(congestion, wb.congestion, "not one of none, skip, block", "none", "skip", "block")
 NAME_FIELD(completion, wb.completion, "not one of stream, batch", "stream", "batch")
@@ -136,6 +135,21 @@ UNITS_FIELD(dirty_writeback_centisecs, 10 * NSEC_PER_MSEC)
 UNITS_FIELD(restart_poll_ms, NSEC_PER_MSEC)
 
 /* ---- values with a rule of their own ---- */
+
+static int parse_undo(const char *text, struct draft *draft, const char **ret_why)
+{
+	static const char *const names[] = { "default", "all", "keep", NULL };
+	return parse_name(names, text, &draft->undo, "not one of all, keep, default", ret_why);
+}
+
+/* What holds: the default follows rollback. */
+static void print_undo(const struct draft *draft, char *buf, size_t len)
+{
+	int undo = draft->undo;
+	if (undo == FS_UNDO_DEFAULT)
+		undo = draft->rollback == FS_ROLLBACK_RESERVE ? FS_UNDO_KEEP : FS_UNDO_ALL;
+	snprintf(buf, len, "%s", undo == FS_UNDO_KEEP ? "keep" : "all");
+}
 
 static int parse_block_size(const char *text, struct draft *draft, const char **ret_why)
 {
@@ -308,7 +322,7 @@ static void print_device(const struct draft *draft, char *buf, size_t len)
 static const struct field fields[] = {
 	LIVE(rollback, "list|bounded|ordered|reserve", "reserve",
 	      "how a refused write is undone; reserve asks the quota first and undoes nothing"),
-	LIVE(undo, "default|all|keep", "default",
+	LIVE(undo, "all|keep|default", "default",
 	      "all: a refused write leaves nothing; keep: what fitted stays; default: keep for reserve, else all"),
 	FIXED(block_size, "4K...64K", "4K", "unit of charging and allocation"),
 	LIVE(cache_bytes, "SIZE", "a quarter of RAM", "limit of resident pages, clean and dirty"),

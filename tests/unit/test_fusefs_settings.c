@@ -27,7 +27,7 @@ static const char *shown(struct fs *fs, const char *key, char *buf, size_t len)
 START_TEST(defaults_are_those_of_the_interface)
 {
 	static const char *const defaults[][2] = {
-		{ "rollback", "reserve" },    { "undo", "default" },
+		{ "rollback", "reserve" },    { "undo", "keep" },
 		{ "block_size", "4K" },	      { "dirty_bytes", "0" },
 		{ "dirty_background_bytes", "0" }, { "dirty_expire_centisecs", "3000" },
 		{ "dirty_writeback_centisecs", "500" }, { "congestion", "block" },
@@ -156,6 +156,23 @@ START_TEST(of_several_changes_one_bad_value_sets_none)
 }
 END_TEST
 
+START_TEST(undo_follows_rollback_until_it_is_set)
+{
+	static const char *const steps[][3] = {
+		{ "rollback", "list", "all" },	   { "rollback", "bounded", "all" },
+		{ "rollback", "ordered", "all" },  { "rollback", "reserve", "keep" },
+		{ "undo", "all", "all" },	   { "rollback", "list", "all" },
+		{ "undo", "keep", "keep" },	   { "undo", "default", "all" },
+	};
+	_cleanup_free_ struct fs *fs = fs_of_settings();
+	char buf[128], *why = NULL;
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		ck_assert_int_eq(fs_settings_set(fs, steps[i][0], steps[i][1], false, &why), 0);
+		ck_assert_str_eq(shown(fs, "undo", buf, sizeof(buf)), steps[i][2]);
+	}
+}
+END_TEST
+
 START_TEST(what_is_fixed_at_mount_is_refused_later)
 {
 	static const char *const fixed[][2] = { { "block_size", "8K" }, { "workers", "3" },
@@ -195,6 +212,7 @@ int main(void)
 	tcase_add_test(tcase, good_values_are_taken_and_print_as_what_reads_back_the_same);
 	tcase_add_test(tcase, bad_values_are_refused_with_key_and_value_and_change_nothing);
 	tcase_add_test(tcase, of_several_changes_one_bad_value_sets_none);
+	tcase_add_test(tcase, undo_follows_rollback_until_it_is_set);
 	tcase_add_test(tcase, what_is_fixed_at_mount_is_refused_later);
 	tcase_add_test(tcase, every_switch_has_a_help_of_four_parts);
 	suite_add_tcase(suite, tcase);
