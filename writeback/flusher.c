@@ -152,6 +152,10 @@ static bool sleep_until(struct wb_cache *cache, uint64_t deadline_ns)
 
 	LOCK_SCOPE(&cache->lock);
 	atomic_store(&flusher->sleeping, true);
+	/* A writer may have crossed the threshold, and seen us awake, since we last looked. */
+	if (!atomic_load(&flusher->stalled) &&
+	    atomic_load(&cache->nr_dirty) > atomic_load(&cache->dirty_background))
+		flusher->kicked = true;
 	while (!flusher->kicked && !cache->stop && !timer)
 		timer = !cond_wait_until(&flusher->wake, &cache->lock, deadline_ns);
 	atomic_store(&flusher->sleeping, false);
@@ -214,6 +218,7 @@ int wb_flusher_start(struct wb_cache *cache)
 {
 	atomic_store(&cache->flusher.bandwidth, BANDWIDTH_START);
 	cache->flusher.bw_time_ns = clock_now_ns();
+	atomic_store(&cache->flusher.sleeping, true); /* so that a poll before the thread runs is not lost */
 	int r = pthread_create(&cache->flusher.thread, NULL, flusher_main, cache);
 	if (r != 0)
 		return -r;
