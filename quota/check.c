@@ -2,10 +2,11 @@
 /*
  * Is this file a sound database of ours? Asked before anything is written to it.
  *
- * In this order: the first bytes, read by us, so that SQLite is never let near a file that is not ours; SQLite's
- * integrity check, of trees and of the index against its table; the schema, page numbers of roots included; the length.
- * The rows' sums are checked while they are loaded (store.c). A rollback journal that a killed process left is the one thing
- * that changes the file, and that is how the file becomes sound.
+ * In this order: the first bytes, read by us, so that SQLite is never let near a file that is not
+ * ours; the version, the length, the schema (page numbers of roots included); SQLite's integrity
+ * check, of trees and of the index against its table. The rows' sums are checked while they are loaded
+ * (store.c). A rollback journal that a killed process left is the one thing that changes the file,
+ * and that is how the file becomes sound.
  */
 #include "quota/private.h"
 
@@ -15,21 +16,24 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What creates the database. limits_copy holds every column, so that limits exist twice, on different pages. */
+/* What creates the database. limits_copy holds every column, so that limits exist twice, on
+ * different pages. */
 const char quota_schema[] =
-	"CREATE TABLE limits(key INTEGER PRIMARY KEY, stamp INTEGER NOT NULL, bytes_soft INTEGER NOT NULL,"
-	" bytes_hard INTEGER NOT NULL, inodes_soft INTEGER NOT NULL, inodes_hard INTEGER NOT NULL,"
-	" sum INTEGER NOT NULL);"
-	"CREATE INDEX limits_copy ON limits(key, stamp, bytes_soft, bytes_hard, inodes_soft, inodes_hard, sum);"
-	"CREATE TABLE usage(key INTEGER PRIMARY KEY, stamp INTEGER NOT NULL, bytes INTEGER NOT NULL,"
-	" inodes INTEGER NOT NULL, bytes_expire INTEGER NOT NULL, inodes_expire INTEGER NOT NULL,"
-	" sum INTEGER NOT NULL);"
-	"CREATE TABLE grace(key INTEGER PRIMARY KEY, stamp INTEGER NOT NULL, bytes_seconds INTEGER NOT NULL,"
-	" inodes_seconds INTEGER NOT NULL, spare_1 INTEGER NOT NULL, spare_2 INTEGER NOT NULL,"
-	" sum INTEGER NOT NULL);"
-	"CREATE TABLE meta(key INTEGER PRIMARY KEY, state TEXT NOT NULL);";
+	"CREATE TABLE limits(key INTEGER PRIMARY KEY, stamp INTEGER NOT NULL,"
+	" bytes_soft INTEGER NOT NULL, bytes_hard INTEGER NOT NULL,"
+	" inodes_soft INTEGER NOT NULL, inodes_hard INTEGER NOT NULL, sum INTEGER NOT NULL);"
+	"CREATE INDEX limits_copy ON limits(key, stamp, bytes_soft, bytes_hard, inodes_soft,"
+	" inodes_hard, sum);"
+	"CREATE TABLE usage(key INTEGER PRIMARY KEY, stamp INTEGER NOT NULL,"
+	" bytes INTEGER NOT NULL, inodes INTEGER NOT NULL, bytes_expire INTEGER NOT NULL,"
+	" inodes_expire INTEGER NOT NULL, sum INTEGER NOT NULL);"
+	"CREATE TABLE grace(key INTEGER PRIMARY KEY, stamp INTEGER NOT NULL,"
+	" bytes_seconds INTEGER NOT NULL, inodes_seconds INTEGER NOT NULL,"
+	" spare_1 INTEGER NOT NULL, spare_2 INTEGER NOT NULL, sum INTEGER NOT NULL);"
+	"CREATE TABLE meta(key INTEGER PRIMARY KEY, state TEXT NOT NULL)";
 
-static int quota_unsound(char **ret_why, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int quota_unsound(char **ret_why, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* Says why, on the heap, and gives -EUCLEAN. */
 static int quota_unsound(char **ret_why, const char *format, ...)
@@ -67,20 +71,23 @@ int quota_check_header(const char *path, char **ret_why)
 	if ((size_t)n < sizeof(header))
 		return quota_unsound(ret_why, "only %zd bytes long: truncated, or no database", n);
 	if (memcmp(header, magic, sizeof(magic)) != 0)
-		return quota_unsound(ret_why, "no SQLite database: the first bytes are not its signature");
-	uint32_t id = (uint32_t)header[68] << 24 | (uint32_t)header[69] << 16 | (uint32_t)header[70] << 8 |
-		      header[71];
+		return quota_unsound(ret_why,
+				     "no SQLite database: the first bytes are not its signature");
+	uint32_t id = (uint32_t)header[68] << 24 | (uint32_t)header[69] << 16 |
+		      (uint32_t)header[70] << 8 | header[71];
 	if (id != QUOTA_DB_APPLICATION_ID)
-		return quota_unsound(ret_why, "not a quota database: application id 0x%08x, expected 0x%08x", id,
-				     QUOTA_DB_APPLICATION_ID);
+		return quota_unsound(ret_why,
+				     "not a quota database: application id 0x%08x, expected 0x%08x",
+				     id, QUOTA_DB_APPLICATION_ID);
 	unsigned page_size = (unsigned)header[16] << 8 | header[17];
 	if (page_size != QUOTA_DB_PAGE_SIZE)
-		return quota_unsound(ret_why, "the header says pages of %u bytes, ours have %u", page_size,
-				     QUOTA_DB_PAGE_SIZE);
+		return quota_unsound(ret_why, "the header says pages of %u bytes, ours have %u",
+				     page_size, QUOTA_DB_PAGE_SIZE);
 	/* 1: rollback journal. With 2 SQLite would make a write-ahead log, which we never use */
 	if (header[18] != 1 || header[19] != 1)
-		return quota_unsound(ret_why, "the header says journal modes %u and %u, ours are 1 and 1", header[18],
-				     header[19]);
+		return quota_unsound(ret_why,
+				     "the header says journal modes %u and %u, ours are 1 and 1",
+				     header[18], header[19]);
 	return 0;
 }
 
@@ -113,13 +120,16 @@ static int quota_expect(sqlite3 *db, const char *sql, const char *expected, char
 	if (r < 0)
 		return r;
 	if (strcmp(text, expected) != 0)
-		return quota_unsound(ret_why, "%s gives \"%.200s\", expected \"%.200s\"", sql, text, expected);
+		return quota_unsound(ret_why, "%s gives \"%.200s\", expected \"%.200s\"", sql, text,
+				     expected);
 	return 0;
 }
 
-/* The whole schema in one text, roots included: they are the same in every database of this version. */
+/* The whole schema in one text, roots included: they are the same in every database of this
+ * version. */
 #define QUOTA_SCHEMA_TEXT                                                                          \
-	"SELECT group_concat(type || '|' || name || '|' || tbl_name || '|' || rootpage || '|' || sql, ';')" \
+	"SELECT group_concat(type || '|' || name || '|' || tbl_name || '|' || rootpage || '|' || " \
+	"sql, ';')"                                                                                \
 	" FROM (SELECT * FROM sqlite_schema ORDER BY rowid)"
 
 static int quota_check_schema(sqlite3 *db, char **ret_why)
@@ -154,8 +164,9 @@ static int quota_check_length(sqlite3 *db, const char *path, char **ret_why)
 		return -errno;
 	long long expected = strtoll(text, NULL, 10) * QUOTA_DB_PAGE_SIZE;
 	if (st.st_size != expected)
-		return quota_unsound(ret_why, "%lld bytes long, the header says %lld: truncated, or added to",
-				     (long long)st.st_size, expected);
+		return quota_unsound(
+			ret_why, "%lld bytes long, the header says %lld: truncated, or added to",
+			(long long)st.st_size, expected);
 	return 0;
 }
 

@@ -2,14 +2,15 @@
 /*
  * Limits, grace and switches: what an administrator sets, and what is shown to whoever asks.
  *
- * What is set is durable when the call returns, and in force only if it is durable: first the database, then memory.
- * The shard is not held in between. Usage may change meanwhile, so the timer is worked out twice: once for the row,
- * once for the memory. The next save makes them agree; a crash before it is one second of grace at most.
+ * What is set is durable when the call returns, and in force only if it is durable: first the
+ * database, then memory. The shard is not held in between. Usage may change meanwhile, so the timer
+ * is worked out twice: once for the row, once for the memory. The next save makes them agree; a
+ * crash before it is one second of grace at most.
  */
 #include "quota/private.h"
 
-struct quota_terms quota_terms_get(struct quota *quota, enum quota_kind kind, enum quota_resource_kind resource,
-				   unsigned flags)
+struct quota_terms quota_terms_get(struct quota *quota, enum quota_kind kind,
+				   enum quota_resource_kind resource, unsigned flags)
 {
 	int enforce = atomic_load_explicit(&quota->enforce, memory_order_relaxed);
 
@@ -22,16 +23,22 @@ struct quota_terms quota_terms_get(struct quota *quota, enum quota_kind kind, en
 }
 
 /* Puts @limits on a node, timers included. */
-static void quota_node_limit(struct quota *quota, struct quota_node *node, const struct quota_limits *limits)
+static void quota_node_limit(struct quota *quota, struct quota_node *node,
+			     const struct quota_limits *limits)
 {
-	struct quota_terms space = quota_terms_get(quota, (enum quota_kind)node->kind, QUOTA_SPACE, 0);
-	struct quota_terms inodes = quota_terms_get(quota, (enum quota_kind)node->kind, QUOTA_INODES, 0);
+	struct quota_terms space =
+		quota_terms_get(quota, (enum quota_kind)node->kind, QUOTA_SPACE, 0);
+	struct quota_terms inodes =
+		quota_terms_get(quota, (enum quota_kind)node->kind, QUOTA_INODES, 0);
 
-	quota_resource_limit(&node->resource[QUOTA_SPACE], limits->bytes_soft, limits->bytes_hard, &space);
-	quota_resource_limit(&node->resource[QUOTA_INODES], limits->inodes_soft, limits->inodes_hard, &inodes);
+	quota_resource_limit(&node->resource[QUOTA_SPACE], limits->bytes_soft, limits->bytes_hard,
+			     &space);
+	quota_resource_limit(&node->resource[QUOTA_INODES], limits->inodes_soft,
+			     limits->inodes_hard, &inodes);
 }
 
-/* What the node would be with @limits; makes it, so that nothing can fail once the database has them. */
+/* What the node would be with @limits; makes it, so that nothing can fail once the database has
+ * them. */
 static int quota_limit_rows(struct quota *quota, enum quota_kind kind, uint32_t id,
 			    const struct quota_limits *limits, struct quota_row *ret_limits,
 			    struct quota_row *ret_usage)
@@ -50,8 +57,8 @@ static int quota_limit_rows(struct quota *quota, enum quota_kind kind, uint32_t 
 	*ret_limits = (struct quota_row){
 		.row_kind = QUOTA_ROW_LIMITS,
 		.key = quota_row_key(kind, id),
-		.value = { (int64_t)limits->bytes_soft, (int64_t)limits->bytes_hard,
-			   (int64_t)limits->inodes_soft, (int64_t)limits->inodes_hard },
+		.value = {(int64_t)limits->bytes_soft, (int64_t)limits->bytes_hard,
+			  (int64_t)limits->inodes_soft, (int64_t)limits->inodes_hard},
 	};
 	*ret_usage = quota_node_usage_row(&copy);
 	return 0;
@@ -78,7 +85,8 @@ static void quota_apply_limits(struct quota *quota, enum quota_kind kind, uint32
 	node->unsaved = true;
 }
 
-int quota_set_limits(struct quota *quota, enum quota_kind kind, uint32_t id, const struct quota_limits *limits)
+int quota_set_limits(struct quota *quota, enum quota_kind kind, uint32_t id,
+		     const struct quota_limits *limits)
 {
 	struct quota_row rows[2];
 
@@ -102,7 +110,7 @@ int quota_set_grace(struct quota *quota, enum quota_kind kind, const struct quot
 	struct quota_row row = {
 		.row_kind = QUOTA_ROW_GRACE,
 		.key = kind,
-		.value = { (int64_t)grace->bytes_seconds, (int64_t)grace->inodes_seconds },
+		.value = {(int64_t)grace->bytes_seconds, (int64_t)grace->inodes_seconds},
 	};
 
 	if ((grace->bytes_seconds | grace->inodes_seconds) > (uint64_t)INT64_MAX)
@@ -134,12 +142,13 @@ int quota_get(struct quota *quota, enum quota_kind kind, uint32_t id, struct quo
 		quota_node_export(node, ret_entry);
 		return 1;
 	}
-	*ret_entry = (struct quota_entry){ .id = id };
+	*ret_entry = (struct quota_entry){.id = id};
 	return 0;
 }
 
 /* Appends what @shard has to an array that grows. */
-static int quota_list_shard(struct quota_shard *shard, struct quota_entry **entries, size_t *nr, size_t *room)
+static int quota_list_shard(struct quota_shard *shard, struct quota_entry **entries, size_t *nr,
+			    size_t *room)
 {
 	struct quota_node *node;
 
@@ -152,7 +161,8 @@ static int quota_list_shard(struct quota_shard *shard, struct quota_entry **entr
 		*entries = grown;
 		*room = new_room;
 	}
-	quota_shard_for_each(node, shard) {
+	quota_shard_for_each(node, shard)
+	{
 		if (quota_node_is_used(node))
 			quota_node_export(node, &(*entries)[(*nr)++]);
 	}
@@ -165,7 +175,8 @@ static int quota_entry_compare(const void *a, const void *b)
 	return (x->id > y->id) - (x->id < y->id);
 }
 
-int quota_list(struct quota *quota, enum quota_kind kind, struct quota_entry **ret_entries, size_t *ret_count)
+int quota_list(struct quota *quota, enum quota_kind kind, struct quota_entry **ret_entries,
+	       size_t *ret_count)
 {
 	_cleanup_free_ struct quota_entry *entries = NULL;
 	size_t nr = 0, room = 0;

@@ -2,10 +2,11 @@
 /*
  * Reads rows off single pages of a database, without asking SQLite.
  *
- * A damaged database is often damaged at its root, and then SQLite gives nothing of what is below. Our rows are small,
- * all integers, never spill to overflow pages, and prove themselves (row.c); so each page can be read alone. Limits are
- * there twice, in the table's leaves and in the pages of an index over all columns. The format: https://sqlite.org/fileformat2.html,
- * sections 1.6 and 2.1. Every number read is checked against the page before it is used. Free space of a page is not
+ * A damaged database is often damaged at its root, and then SQLite gives nothing of what is below.
+ * Our rows are small, all integers, never spill to overflow pages, and prove themselves (row.c); so
+ * each page can be read alone. Limits are there twice, in the table's leaves and in the pages of an
+ * index over all columns. The format: https://sqlite.org/fileformat2.html, sections 1.6 and 2.1.
+ * Every number read is checked against the page before it is used. Free space of a page is not
  * searched: what is there was deleted or moved.
  */
 #include "quota/private.h"
@@ -56,10 +57,12 @@ static bool quota_bytes_varint(struct quota_bytes *bytes, uint64_t *ret_value)
 	return true;
 }
 
-/* One column by its serial type: 0 NULL (here: @null), 1-6 a signed integer, 8 and 9 the constants 0 and 1. */
-static bool quota_bytes_column(struct quota_bytes *bytes, uint64_t type, int64_t null, int64_t *ret_value)
+/* One column by its serial type: 0 NULL (here: @null), 1-6 a signed integer, 8 and 9 the constants
+ * 0 and 1. */
+static bool quota_bytes_column(struct quota_bytes *bytes, uint64_t type, int64_t null,
+			       int64_t *ret_value)
 {
-	static const uint8_t lengths[] = { 0, 1, 2, 3, 4, 6, 8 };
+	static const uint8_t lengths[] = {0, 1, 2, 3, 4, 6, 8};
 	uint64_t value;
 
 	if (type == 0 || type == 8 || type == 9) {
@@ -80,11 +83,12 @@ static bool quota_bytes_column(struct quota_bytes *bytes, uint64_t type, int64_t
 static bool quota_bytes_record(struct quota_bytes bytes, int64_t rowid, bool extra,
 			       int64_t column[QUOTA_ROW_COLUMNS])
 {
-	uint64_t header_len, type[QUOTA_ROW_COLUMNS + 1] = { 0 };
+	uint64_t header_len, type[QUOTA_ROW_COLUMNS + 1] = {0};
 	unsigned nr = QUOTA_ROW_COLUMNS + extra;
 	struct quota_bytes body = bytes;
 
-	/* so few integer columns: every serial type is one byte long, and so is the header's length */
+	/* so few integer columns: every serial type is one byte long, and so is the header's length
+	 */
 	if (!quota_bytes_varint(&body, &header_len) || header_len != nr + 1)
 		return false;
 	for (unsigned i = 0; i < nr; i++) {
@@ -99,9 +103,10 @@ static bool quota_bytes_record(struct quota_bytes bytes, int64_t rowid, bool ext
 }
 
 /* Gives a record to @visit if its sum says which table's row it is. */
-static int quota_columns_visit(const int64_t column[QUOTA_ROW_COLUMNS], quota_row_visit *visit, void *context)
+static int quota_columns_visit(const int64_t column[QUOTA_ROW_COLUMNS], quota_row_visit *visit,
+			       void *context)
 {
-	struct quota_row row = { .key = column[0], .stamp = column[1] };
+	struct quota_row row = {.key = column[0], .stamp = column[1]};
 
 	for (int i = 0; i < QUOTA_ROW_VALUES; i++)
 		row.value[i] = column[2 + i];
@@ -113,7 +118,8 @@ static int quota_columns_visit(const int64_t column[QUOTA_ROW_COLUMNS], quota_ro
 	return 0;
 }
 
-static int quota_cell_visit(struct quota_bytes cell, uint8_t page_type, quota_row_visit *visit, void *context)
+static int quota_cell_visit(struct quota_bytes cell, uint8_t page_type, quota_row_visit *visit,
+			    void *context)
 {
 	int64_t column[QUOTA_ROW_COLUMNS];
 	uint64_t child, len, rowid = 0;
@@ -145,8 +151,8 @@ int quota_page_rows(const uint8_t page[QUOTA_DB_PAGE_SIZE], quota_row_visit *vis
 		size_t off = (size_t)pointer[0] << 8 | pointer[1];
 		if (off >= QUOTA_DB_PAGE_SIZE)
 			continue;
-		int r = quota_cell_visit((struct quota_bytes){ page + off, QUOTA_DB_PAGE_SIZE - off }, type,
-					 visit, context);
+		int r = quota_cell_visit((struct quota_bytes){page + off, QUOTA_DB_PAGE_SIZE - off},
+					 type, visit, context);
 		if (r < 0)
 			return r;
 	}

@@ -2,12 +2,13 @@
 /*
  * The quota as a whole: opening and closing, limits, and what is shown.
  *
- * File map: rules.c the arithmetic; table.c ids in memory; charge.c and recount.c change usage; limits.c what is set
- * and shown; store.c, check.c and
- * row.c the database; page.c and salvage.c what is done when it is damaged.
+ * File map: rules.c the arithmetic; table.c ids in memory; charge.c and recount.c change usage;
+ * limits.c what is set and shown; store.c, check.c and row.c the database; page.c and salvage.c
+ * what is done when it is damaged.
  *
- * The database holds the truth about limits and grace: they are written there first, and in memory only when that has
- * succeeded. Memory holds the truth about usage: the database has it only if its last user closed it cleanly.
+ * The database holds the truth about limits and grace: they are written there first, and in memory
+ * only when that has succeeded. Memory holds the truth about usage: the database has it only if its
+ * last user closed it cleanly.
  */
 #include "quota/private.h"
 
@@ -50,7 +51,8 @@ int quota_new_volatile(struct quota **ret_quota)
 static int quota_load_row(void *context, const struct quota_row *row)
 {
 	struct quota *quota = context;
-	enum quota_kind kind = (enum quota_kind)(row->row_kind == QUOTA_ROW_GRACE ? row->key : row->key >> 32);
+	enum quota_kind kind =
+		(enum quota_kind)(row->row_kind == QUOTA_ROW_GRACE ? row->key : row->key >> 32);
 
 	if (row->row_kind == QUOTA_ROW_GRACE) {
 		atomic_store(&quota->grace[kind][QUOTA_SPACE], (uint64_t)row->value[0]);
@@ -113,19 +115,20 @@ int quota_open(const char *path, struct quota **ret_quota, bool *ret_clean, char
 }
 
 /* Copies what is unsaved in @shard, and calls it saved. */
-static int quota_collect_unsaved(struct quota_shard *shard, struct quota_row **ret_rows, size_t *ret_nr)
+static int quota_collect_unsaved(struct quota_shard *shard, struct quota_row **ret_rows,
+				 size_t *ret_nr)
 {
 	struct quota_node *node;
 	size_t nr = 0;
 
 	LOCK_SCOPE(&shard->lock);
-	quota_shard_for_each(node, shard)
-		nr += node->unsaved;
+	quota_shard_for_each(node, shard) nr += node->unsaved;
 	struct quota_row *rows = calloc(nr ? nr : 1, sizeof(*rows));
 	if (!rows)
 		return -ENOMEM;
 	nr = 0;
-	quota_shard_for_each(node, shard) {
+	quota_shard_for_each(node, shard)
+	{
 		if (node->unsaved)
 			rows[nr++] = quota_node_usage_row(node);
 		node->unsaved = false;
@@ -155,8 +158,7 @@ static void quota_mark_unsaved(struct quota *quota)
 		for (unsigned i = 0; i < QUOTA_SHARDS; i++) {
 			struct quota_shard *shard = &quota->table.shard[kind][i];
 			LOCK_SCOPE(&shard->lock);
-			quota_shard_for_each(node, shard)
-				node->unsaved = true;
+			quota_shard_for_each(node, shard) node->unsaved = true;
 		}
 	}
 }

@@ -2,9 +2,10 @@
 /*
  * Usage that is found by counting and not by charging: after a crash, and for quotacheck.
  *
- * A recount is clear, add..., settle. Limits do not refuse what already exists. Timers are not touched until all has been
- * counted, or an id that has been over its soft limit for days would get its grace again with every crash: settle
- * keeps the timer of who is still over, clears the timer of who is not, and starts one for who is newly over.
+ * A recount is clear, add..., settle. Limits do not refuse what already exists. Timers are not
+ * touched until all has been counted, or an id that has been over its soft limit for days would get
+ * its grace again with every crash: settle keeps the timer of who is still over, clears the timer
+ * of who is not, and starts one for who is newly over.
  */
 #include "quota/private.h"
 
@@ -25,7 +26,8 @@ static void quota_node_clear_locked(struct quota *quota, struct quota_node *node
 	node->unsaved = true;
 }
 
-static void quota_for_each_node(struct quota *quota, void (*visit)(struct quota *quota, struct quota_node *node))
+static void quota_for_each_node(struct quota *quota,
+				void (*visit)(struct quota *quota, struct quota_node *node))
 {
 	struct quota_node *node;
 
@@ -33,8 +35,7 @@ static void quota_for_each_node(struct quota *quota, void (*visit)(struct quota 
 		for (unsigned i = 0; i < QUOTA_SHARDS; i++) {
 			struct quota_shard *shard = &quota->table.shard[kind][i];
 			LOCK_SCOPE(&shard->lock);
-			quota_shard_for_each(node, shard)
-				visit(quota, node);
+			quota_shard_for_each(node, shard) visit(quota, node);
 		}
 	}
 }
@@ -59,10 +60,12 @@ static void quota_resource_count(struct quota_resource *resource, uint64_t amoun
 	resource->used += (int64_t)amount;
 }
 
-void quota_usage_add(struct quota *quota, const struct quota_owner *owner, uint64_t bytes, uint64_t inodes)
+void quota_usage_add(struct quota *quota, const struct quota_owner *owner, uint64_t bytes,
+		     uint64_t inodes)
 {
 	for (int kind = 0; kind < QUOTA_KINDS; kind++) {
-		struct quota_shard *shard = quota_table_shard(&quota->table, (enum quota_kind)kind, owner->id[kind]);
+		struct quota_shard *shard =
+			quota_table_shard(&quota->table, (enum quota_kind)kind, owner->id[kind]);
 		LOCK_SCOPE(&shard->lock);
 		struct quota_node *node =
 			quota_shard_get_locked(shard, (enum quota_kind)kind, owner->id[kind]);
@@ -77,7 +80,8 @@ void quota_usage_add(struct quota *quota, const struct quota_owner *owner, uint6
 	}
 }
 
-void quota_usage_set(struct quota *quota, enum quota_kind kind, uint32_t id, const struct quota_usage *usage)
+void quota_usage_set(struct quota *quota, enum quota_kind kind, uint32_t id,
+		     const struct quota_usage *usage)
 {
 	struct quota_shard *shard = quota_table_shard(&quota->table, kind, id);
 

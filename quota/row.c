@@ -2,14 +2,16 @@
 /*
  * How a row proves that it is whole.
  *
- * SQLite finds a damaged tree, but not a damaged number in it. Each row carries a sum over its table, its key and all its
- * values, so that a flipped bit is found at opening, and a row can be trusted wherever it is found on a damaged
- * database's pages. It also carries a stamp that rises with every write, by which the newest of several copies is known.
- * The sum guards against accidents, not against people.
+ * SQLite finds a damaged tree, but not a damaged number in it. Each row carries a sum over its
+ * table, its key and all its values, so that a flipped bit is found at opening, and a row can be
+ * trusted wherever it is found on a damaged database's pages. It also carries a stamp that rises
+ * with every write, by which the newest of several copies is known. The sum guards against
+ * accidents, not against people.
  */
 #include "quota/private.h"
 
-/* One step of a 64-bit mix (splitmix64's finalizer): every bit of the input changes half of the output. */
+/* One step of a 64-bit mix (splitmix64's finalizer): every bit of the input changes half of the
+ * output. */
 static uint64_t quota_mix(uint64_t sum, uint64_t value)
 {
 	sum = (sum ^ value) + 0x9e3779b97f4a7c15u;
@@ -31,8 +33,10 @@ int64_t quota_row_sum(const struct quota_row *row)
 
 bool quota_row_is_sound(const struct quota_row *row, int64_t sum)
 {
-	int64_t key_end = row->row_kind == QUOTA_ROW_GRACE ? QUOTA_KINDS : (int64_t)QUOTA_KINDS << 32;
-	int nr_counts = row->row_kind == QUOTA_ROW_USAGE ? 2 : QUOTA_ROW_VALUES; /* the others are times */
+	int64_t key_end =
+		row->row_kind == QUOTA_ROW_GRACE ? QUOTA_KINDS : (int64_t)QUOTA_KINDS << 32;
+	int nr_counts =
+		row->row_kind == QUOTA_ROW_USAGE ? 2 : QUOTA_ROW_VALUES; /* the others are times */
 
 	if (row->key < 0 || row->key >= key_end)
 		return false;

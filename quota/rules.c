@@ -2,24 +2,27 @@
 /*
  * The arithmetic of limits and grace, for one resource (space or inodes) of one id.
  *
- * Users compare us with a kernel, so every rule is one of Linux' fs/quota/dquot.c and is named after its function:
+ * Users compare us with a kernel, so every rule is one of Linux' fs/quota/dquot.c, whose functions
+ * are named here:
  *
- *                    dquot_add_space(): used + amount > soft, enforced
- *      +----------+ ---------------------------------------------------> +---------------------+
- *      | no timer |                                                      | running until expire|--+ settle, still over:
- *      +----------+ <--------------------------------------------------- +---------------------+  | kept as it is
- *                    dquot_decr_space(), do_set_dqblk(), settle:           ^    |   ^             |
- *                    used <= soft                                          |    |   +-------------+
- *                                              do_set_dqblk(), still over: |    | now >= expire
- *                                              expire = now + grace        |    v
- *                                                                        +---------------------+
- *                                                                        | expired: additions  |
- *                                                                        | above soft refused  |
- *                                                                        +---------------------+
- * (The expired state is the same number, read later. It leaves by the same arrows to "no timer" as the running one.)
+ *                     used + amount > soft, enforced
+ *                     (dquot_add_space): expire = now + grace
+ *      +----------+ --------------------------------------------> +-----------------------+
+ *      | no timer |                                               | running, until expire |
+ *      +----------+ <-------------------------------------------- +-----------------------+
+ *            ^        used <= soft (dquot_decr_space,                 |               ^
+ *            |        do_set_dqblk, settle)                           | now >=        | limits set
+ *            |                                                        | expire        | again, still
+ *            |                                                        v               | over
+ *            |        as above                                    +-----------------------+
+ *            +--------------------------------------------------- | expired: refused      |
+ *                                                                 | above soft            |
+ *                                                                 +-----------------------+
  *
- * Exempt callers (CAP_SYS_RESOURCE) are never refused, but start timers. Where limits are not enforced no timer starts,
- * but taking away still clears one. Nothing here locks, looks at a clock or knows who asks.
+ * Expired is the same number, read later. Settling a recount keeps both as they are while usage is
+ * over the soft limit. Exempt callers (CAP_SYS_RESOURCE) are never refused, but start timers. Where
+ * limits are not enforced no timer starts, but taking away still clears one. Nothing here locks,
+ * looks at a clock or knows who asks.
  */
 #include "quota/private.h"
 
@@ -40,7 +43,8 @@ static bool quota_resource_is_over(const struct quota_resource *resource)
 }
 
 /* Grace is over from the second of its end on. */
-static bool quota_resource_is_late(const struct quota_resource *resource, const struct quota_terms *terms)
+static bool quota_resource_is_late(const struct quota_resource *resource,
+				   const struct quota_terms *terms)
 {
 	return resource->soft && resource->expire && terms->now >= resource->expire;
 }
@@ -79,7 +83,8 @@ uint64_t quota_resource_room(const struct quota_resource *resource, const struct
 	return limit > (uint64_t)resource->used ? limit - (uint64_t)resource->used : 0;
 }
 
-void quota_resource_add(struct quota_resource *resource, uint64_t amount, const struct quota_terms *terms)
+void quota_resource_add(struct quota_resource *resource, uint64_t amount,
+			const struct quota_terms *terms)
 {
 	resource->used += (int64_t)amount;
 	if (terms->enforced && quota_resource_is_over(resource) && !resource->expire)

@@ -2,16 +2,18 @@
 /*
  * Keeps what can be kept of a damaged database.
  *
- * Rows are read off its pages one by one (page.c), and off those of a rollback journal beside it; of several copies of a key the
- * newest counts. A new database is made of them, and only when it is whole and durable does it take the old one's
- * place. A kill at any point leaves the old file at its path or the new one, and never the old one's journal beside the new:
+ * Rows are read off its pages one by one (page.c), and off those of a rollback journal beside it;
+ * of several copies of a key the newest counts. A new database is made of them, and only when it is
+ * whole and durable does it take the old one's place. A kill at any point leaves the old file at
+ * its path or the new one, and never the old one's journal beside the new:
  *
  *	PATH.new			built, whole and durable
  *	PATH (damaged)			gets a second name, PATH.damaged-N
  *	PATH-journal, if any		renamed to PATH.damaged-N-journal; directory synced
  *	PATH.new			renamed to PATH; directory synced
  *
- * Limits, grace and timers are kept. Usage is not trusted: the new database is marked in use, so it is recounted.
+ * Limits, grace and timers are kept. Usage is not trusted: the new database is marked in use, so it
+ * is recounted.
  */
 #include "quota/private.h"
 
@@ -19,7 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define QUOTA_JOURNAL_HEADER 512u			    /* a sector, as SQLite pads it */
+#define QUOTA_JOURNAL_HEADER 512u                           /* a sector, as SQLite pads it */
 #define QUOTA_JOURNAL_RECORD (4u + QUOTA_DB_PAGE_SIZE + 4u) /* page number, page, checksum */
 #define QUOTA_DAMAGED_MAX 10000u
 
@@ -50,8 +52,8 @@ static int quota_rows_add(void *context, const struct quota_row *row)
 	return 0;
 }
 
-/* Reads pages at @off, @off + @step, ... A page that ends with the file is filled up with zeroes; one that the disk
- * refuses is left out. */
+/* Reads pages at @off, @off + @step, ... A page that ends with the file is filled up with zeroes;
+ * one that the disk refuses is left out. */
 static int quota_salvage_pages(const char *path, off_t off, off_t step, struct quota_rows *rows)
 {
 	uint8_t page[QUOTA_DB_PAGE_SIZE];
@@ -98,7 +100,8 @@ static uint64_t quota_rows_newest(struct quota_rows *rows)
 		if (row->row_kind == QUOTA_ROW_USAGE)
 			row->value[0] = row->value[1] = 0;
 		if (row->row_kind == QUOTA_ROW_LIMITS)
-			limits += (row->value[0] | row->value[1] | row->value[2] | row->value[3]) != 0;
+			limits += (row->value[0] | row->value[1] | row->value[2] | row->value[3]) !=
+				  0;
 		rows->row[kept++] = *row;
 	}
 	rows->nr = kept;
@@ -151,7 +154,7 @@ static int quota_salvage_rows(const char *path, const char *journal, struct quot
 
 int quota_salvage(const char *path, uint64_t *ret_kept)
 {
-	_cleanup_(quota_rows_fini) struct quota_rows rows = { 0 };
+	_cleanup_(quota_rows_fini) struct quota_rows rows = {0};
 	_cleanup_free_ char *journal = quota_store_name(path, "-journal");
 	_cleanup_free_ char *temporary = quota_store_name(path, QUOTA_STORE_TEMPORARY);
 

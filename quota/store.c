@@ -2,13 +2,15 @@
 /*
  * The database of limits, grace, usage and timers: one SQLite file.
  *
- * A rollback journal and synchronous=EXTRA: when a commit returns it is on the disk, the journal's removal too, and between
- * transactions there is one file and nothing beside it. (A write-ahead log would be faster for many small commits; there are
- * few, and a -wal file beside a damaged database is one more thing to lose.) The row of meta says "clean" or "in use": clean
- * is written in the transaction that saves the usage, in use in one of its own before the first change.
+ * A rollback journal and synchronous=EXTRA: when a commit returns it is on the disk, the journal's
+ * removal too, and between transactions there is one file and nothing beside it. (A write-ahead log
+ * would be faster for many small commits; there are few, and a -wal file beside a damaged database
+ * is one more thing to lose.) The row of meta says "clean" or "in use": clean is written in the
+ * transaction that saves the usage, in use in one of its own before the first change.
  *
- * A new database is made under another name and renamed when it is whole: an empty file at the path was
- * truncated, not "just being made". Rows are never deleted, so an old copy on a freed page is never the only one.
+ * A new database is made under another name and renamed when it is whole: an empty file at the path
+ * was truncated, not "just being made". Rows are never deleted, so an old copy on a freed page is
+ * never the only one.
  */
 #include "quota/private.h"
 
@@ -86,7 +88,8 @@ static int quota_store_configure(sqlite3 *db)
 {
 	sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-	return quota_exec(db, "PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA synchronous=EXTRA;");
+	return quota_exec(
+		db, "PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA synchronous=EXTRA;");
 }
 
 void quota_store_free(struct quota_store *store)
@@ -122,7 +125,8 @@ static int quota_store_connect(const char *path, struct quota_store **ret_store,
 	if (!store)
 		return -ENOMEM;
 	lock_init(&store->lock);
-	int code = sqlite3_open_v2(path, &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+	int code = sqlite3_open_v2(path, &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
+				   NULL);
 	if (code != SQLITE_OK)
 		return quota_store_errno(store->db, code);
 	int r = quota_store_configure(store->db);
@@ -137,8 +141,8 @@ static int quota_store_connect(const char *path, struct quota_store **ret_store,
 static int quota_store_prepare(struct quota_store *store)
 {
 	for (int kind = 0; kind < QUOTA_ROW_KINDS; kind++) {
-		int code = sqlite3_prepare_v3(store->db, quota_put_sql[kind], -1, SQLITE_PREPARE_PERSISTENT,
-					      &store->put[kind], NULL);
+		int code = sqlite3_prepare_v3(store->db, quota_put_sql[kind], -1,
+					      SQLITE_PREPARE_PERSISTENT, &store->put[kind], NULL);
 		if (code != SQLITE_OK)
 			return quota_store_errno(store->db, code);
 	}
@@ -170,8 +174,9 @@ int quota_store_put_locked(struct quota_store *store, struct quota_row *row)
 int quota_store_mark_locked(struct quota_store *store, bool clean)
 {
 	lock_assert_held(&store->lock);
-	return quota_exec(store->db, clean ? "INSERT OR REPLACE INTO meta VALUES(0,'" QUOTA_STATE_CLEAN "')"
-					   : "INSERT OR REPLACE INTO meta VALUES(0,'" QUOTA_STATE_IN_USE "')");
+	return quota_exec(store->db,
+			  clean ? "INSERT OR REPLACE INTO meta VALUES(0,'" QUOTA_STATE_CLEAN "')"
+				: "INSERT OR REPLACE INTO meta VALUES(0,'" QUOTA_STATE_IN_USE "')");
 }
 
 int quota_store_end_locked(struct quota_store *store, int r)
@@ -180,7 +185,8 @@ int quota_store_end_locked(struct quota_store *store, int r)
 	if (r == 0)
 		r = quota_exec(store->db, "COMMIT");
 	if (r < 0 && !sqlite3_get_autocommit(store->db))
-		quota_exec(store->db, "ROLLBACK"); /* it can only fail where r has said why already */
+		quota_exec(store->db,
+			   "ROLLBACK"); /* it can only fail where r has said why already */
 	return r;
 }
 
@@ -190,7 +196,8 @@ static int quota_store_fill(struct quota_store *store, const struct quota_row *r
 {
 	char pragmas[128];
 
-	snprintf(pragmas, sizeof(pragmas), "PRAGMA page_size=%u; PRAGMA application_id=%d; PRAGMA user_version=%d;",
+	snprintf(pragmas, sizeof(pragmas),
+		 "PRAGMA page_size=%u; PRAGMA application_id=%d; PRAGMA user_version=%d;",
 		 QUOTA_DB_PAGE_SIZE, QUOTA_DB_APPLICATION_ID, QUOTA_DB_VERSION);
 	int r = quota_exec(store->db, pragmas);
 	if (r == 0)
@@ -261,16 +268,16 @@ static int quota_store_create(const char *path)
 
 /* ---- opening one ---- */
 
-static int quota_load_table(struct quota_store *store, enum quota_row_kind kind, quota_row_visit *visit,
-			    void *context, char **ret_why)
+static int quota_load_table(struct quota_store *store, enum quota_row_kind kind,
+			    quota_row_visit *visit, void *context, char **ret_why)
 {
 	sqlite3_stmt *stmt = NULL;
 	int r = 0, code = sqlite3_prepare_v2(store->db, quota_get_sql[kind], -1, &stmt, NULL);
 
 	while (r == 0 && code == SQLITE_OK && (code = sqlite3_step(stmt)) == SQLITE_ROW) {
-		struct quota_row row = { .row_kind = kind,
-					 .key = sqlite3_column_int64(stmt, 0),
-					 .stamp = sqlite3_column_int64(stmt, 1) };
+		struct quota_row row = {.row_kind = kind,
+					.key = sqlite3_column_int64(stmt, 0),
+					.stamp = sqlite3_column_int64(stmt, 1)};
 		for (int i = 0; i < QUOTA_ROW_VALUES; i++)
 			row.value[i] = sqlite3_column_int64(stmt, 2 + i);
 		if (!quota_row_is_sound(&row, sqlite3_column_int64(stmt, QUOTA_ROW_COLUMNS - 1)))
@@ -292,12 +299,14 @@ static int quota_load_table(struct quota_store *store, enum quota_row_kind kind,
 static int quota_load_state(struct quota_store *store, bool *ret_clean, char **ret_why)
 {
 	sqlite3_stmt *stmt = NULL;
-	int r = 0, code = sqlite3_prepare_v2(store->db, "SELECT state FROM meta WHERE key = 0", -1, &stmt, NULL);
+	int r = 0, code = sqlite3_prepare_v2(store->db, "SELECT state FROM meta WHERE key = 0", -1,
+					     &stmt, NULL);
 
 	if (code == SQLITE_OK)
 		code = sqlite3_step(stmt);
 	const char *state = code == SQLITE_ROW ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
-	if (state && (strcmp(state, QUOTA_STATE_CLEAN) == 0 || strcmp(state, QUOTA_STATE_IN_USE) == 0))
+	if (state &&
+	    (strcmp(state, QUOTA_STATE_CLEAN) == 0 || strcmp(state, QUOTA_STATE_IN_USE) == 0))
 		*ret_clean = strcmp(state, QUOTA_STATE_CLEAN) == 0;
 	else if (code == SQLITE_ROW || code == SQLITE_DONE)
 		r = quota_store_why(ret_why, "it does not say whether it was closed cleanly");
@@ -308,8 +317,8 @@ static int quota_load_state(struct quota_store *store, bool *ret_clean, char **r
 }
 
 /* All reads in one transaction, which changes nothing. */
-static int quota_store_load(struct quota_store *store, const char *path, quota_row_visit *visit, void *context,
-			    bool *ret_clean, char **ret_why)
+static int quota_store_load(struct quota_store *store, const char *path, quota_row_visit *visit,
+			    void *context, bool *ret_clean, char **ret_why)
 {
 	int r = quota_exec(store->db, "BEGIN");
 	if (r == 0)

@@ -2,10 +2,11 @@
 /*
  * The ids in memory: a hash in shards, a lock a shard.
  *
- * Every write in the system passes here, so nothing is global: two ids meet only if they fall into the same shard of
- * their kind. A node is one allocation that is never moved or freed before the table, so growing a shard touches
- * nobody else, and there are no more ids than ids have been seen. Charging several ids at once takes all their
- * shards, by ascending address (users lie below groups), so that they can be checked before any is changed.
+ * Every write in the system passes here, so nothing is global: two ids meet only if they fall into
+ * the same shard of their kind. A node is one allocation that is never moved or freed before the
+ * table, so growing a shard touches nobody else, and there are no more ids than ids have been seen.
+ * Charging several ids at once takes all their shards, by ascending address (users lie below
+ * groups), so that they can be checked before any is changed.
  */
 #include "quota/private.h"
 
@@ -13,7 +14,8 @@
 
 #define QUOTA_SHARD_BUCKETS_MIN 8u
 
-/* A bijection (the finalizer of MurmurHash3): ids that are dense, or far apart by a power of two, spread alike. */
+/* A bijection (the finalizer of MurmurHash3): ids that are dense, or far apart by a power of two,
+ * spread alike. */
 static uint32_t quota_hash(uint32_t id)
 {
 	id ^= id >> 16;
@@ -23,7 +25,8 @@ static uint32_t quota_hash(uint32_t id)
 	return id ^ id >> 16;
 }
 
-static struct quota_node **quota_shard_bucket(struct quota_node **buckets, uint32_t nr_buckets, uint32_t id)
+static struct quota_node **quota_shard_bucket(struct quota_node **buckets, uint32_t nr_buckets,
+					      uint32_t id)
 {
 	return &buckets[quota_hash(id) / QUOTA_SHARDS & (nr_buckets - 1)];
 }
@@ -95,7 +98,8 @@ static void quota_shard_grow_locked(struct quota_shard *shard)
 		return;
 	for (uint32_t i = 0; i < shard->nr_buckets; i++) {
 		for (struct quota_node *node = shard->buckets[i], *next; node; node = next) {
-			struct quota_node **bucket = quota_shard_bucket(buckets, nr_buckets, node->id);
+			struct quota_node **bucket =
+				quota_shard_bucket(buckets, nr_buckets, node->id);
 			next = node->next;
 			node->next = *bucket;
 			*bucket = node;
@@ -106,7 +110,8 @@ static void quota_shard_grow_locked(struct quota_shard *shard)
 	shard->nr_buckets = nr_buckets;
 }
 
-struct quota_node *quota_shard_get_locked(struct quota_shard *shard, enum quota_kind kind, uint32_t id)
+struct quota_node *quota_shard_get_locked(struct quota_shard *shard, enum quota_kind kind,
+					  uint32_t id)
 {
 	struct quota_node *node = quota_shard_find_locked(shard, id);
 	if (node)
@@ -132,11 +137,11 @@ void quota_node_export(const struct quota_node *node, struct quota_entry *ret_en
 
 	*ret_entry = (struct quota_entry){
 		.id = node->id,
-		.limits = { .bytes_soft = space->soft,
-			    .bytes_hard = space->hard,
-			    .inodes_soft = inodes->soft,
-			    .inodes_hard = inodes->hard },
-		.usage = { .bytes = space->used, .inodes = inodes->used },
+		.limits = {.bytes_soft = space->soft,
+			   .bytes_hard = space->hard,
+			   .inodes_soft = inodes->soft,
+			   .inodes_hard = inodes->hard},
+		.usage = {.bytes = space->used, .inodes = inodes->used},
 		.bytes_expire = space->expire,
 		.inodes_expire = inodes->expire,
 	};
@@ -147,8 +152,8 @@ struct quota_row quota_node_usage_row(const struct quota_node *node)
 	return (struct quota_row){
 		.row_kind = QUOTA_ROW_USAGE,
 		.key = quota_row_key((enum quota_kind)node->kind, node->id),
-		.value = { node->resource[QUOTA_SPACE].used, node->resource[QUOTA_INODES].used,
-			   node->resource[QUOTA_SPACE].expire, node->resource[QUOTA_INODES].expire },
+		.value = {node->resource[QUOTA_SPACE].used, node->resource[QUOTA_INODES].used,
+			  node->resource[QUOTA_SPACE].expire, node->resource[QUOTA_INODES].expire},
 	};
 }
 
@@ -162,13 +167,15 @@ uint64_t quota_table_bytes(struct quota_table *table)
 		for (unsigned i = 0; i < QUOTA_SHARDS; i++) {
 			struct quota_shard *shard = &table->shard[kind][i];
 			LOCK_SCOPE(&shard->lock);
-			bytes += shard->nr_nodes * node_bytes + shard->nr_buckets * sizeof(*shard->buckets);
+			bytes += shard->nr_nodes * node_bytes +
+				 shard->nr_buckets * sizeof(*shard->buckets);
 		}
 	}
 	return bytes;
 }
 
-void quota_table_count(struct quota_table *table, uint64_t *ret_ids, uint64_t *ret_lookups, uint64_t *ret_probes)
+void quota_table_count(struct quota_table *table, uint64_t *ret_ids, uint64_t *ret_lookups,
+		       uint64_t *ret_probes)
 {
 	uint64_t ids = 0, lookups = 0, probes = 0;
 

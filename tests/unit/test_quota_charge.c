@@ -2,6 +2,7 @@
 /* Charges, refunds, transfers and recounts over the public functions of a volatile quota. */
 #include <check.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -9,8 +10,8 @@
 
 #define KI 1024ull
 
-static const struct quota_owner alice = { { 1000, 100 } };
-static const struct quota_owner bob = { { 1001, 101 } };
+static const struct quota_owner alice = {{1000, 100}};
+static const struct quota_owner bob = {{1001, 101}};
 
 static struct quota *quota;
 
@@ -24,9 +25,10 @@ static void teardown(void)
 	quota_abandon(quota);
 }
 
-static void limit(enum quota_kind kind, uint32_t id, uint64_t bsoft, uint64_t bhard, uint64_t isoft, uint64_t ihard)
+static void limit(enum quota_kind kind, uint32_t id, uint64_t bsoft, uint64_t bhard, uint64_t isoft,
+		  uint64_t ihard)
 {
-	const struct quota_limits limits = { bsoft, bhard, isoft, ihard };
+	const struct quota_limits limits = {bsoft, bhard, isoft, ihard};
 	ck_assert_int_eq(quota_set_limits(quota, kind, id, &limits), 0);
 }
 
@@ -40,16 +42,17 @@ static struct quota_entry entry(enum quota_kind kind, uint32_t id)
 /* Charges for good; the verdict. */
 static int charge(const struct quota_owner *owner, uint64_t bytes, uint64_t inodes, unsigned flags)
 {
-	_cleanup_(quota_charge_release) struct quota_charge c = { 0 };
+	_cleanup_(quota_charge_release) struct quota_charge c = {0};
 	int r = quota_charge(quota, owner, bytes, inodes, 4 * KI, flags, &c);
 	if (r == 0)
 		quota_charge_take(&c);
 	return r;
 }
 
-static uint64_t charge_partial(const struct quota_owner *owner, uint64_t bytes, uint64_t unit, int *ret_verdict)
+static uint64_t charge_partial(const struct quota_owner *owner, uint64_t bytes, uint64_t unit,
+			       int *ret_verdict)
 {
-	struct quota_charge c = { 0 };
+	struct quota_charge c = {0};
 	*ret_verdict = quota_charge(quota, owner, bytes, 0, unit, QUOTA_PARTIAL, &c);
 	uint64_t got = c.bytes;
 	quota_charge_take(&c);
@@ -93,7 +96,7 @@ START_TEST(a_charge_not_taken_gives_itself_back_and_clears_the_timer)
 {
 	limit(QUOTA_USER, 1000, 4 * KI, 0, 0, 0);
 	{
-		_cleanup_(quota_charge_release) struct quota_charge c = { 0 };
+		_cleanup_(quota_charge_release) struct quota_charge c = {0};
 		ck_assert_int_eq(quota_charge(quota, &alice, 8 * KI, 3, 1, 0, &c), 0);
 		ck_assert_int_ne(entry(QUOTA_USER, 1000).bytes_expire, 0);
 	}
@@ -106,7 +109,7 @@ END_TEST
 
 START_TEST(releasing_twice_gives_back_once)
 {
-	struct quota_charge c = { 0 };
+	struct quota_charge c = {0};
 	ck_assert_int_eq(charge(&alice, 4 * KI, 0, 0), 0);
 	ck_assert_int_eq(quota_charge(quota, &alice, 8 * KI, 0, 1, 0, &c), 0);
 	quota_charge_release(&c);
@@ -174,9 +177,10 @@ END_TEST
 
 START_TEST(inodes_are_never_partial)
 {
-	struct quota_charge c = { 0 };
+	struct quota_charge c = {0};
 	limit(QUOTA_USER, 1000, 0, 8 * KI, 0, 2);
-	ck_assert_int_eq(quota_charge(quota, &alice, 64 * KI, 3, 4 * KI, QUOTA_PARTIAL, &c), QUOTA_OVER_LIMIT);
+	ck_assert_int_eq(quota_charge(quota, &alice, 64 * KI, 3, 4 * KI, QUOTA_PARTIAL, &c),
+			 QUOTA_OVER_LIMIT);
 	ck_assert_int_eq(entry(QUOTA_USER, 1000).usage.bytes, 0);
 }
 END_TEST
@@ -198,7 +202,7 @@ END_TEST
 
 START_TEST(block_and_inode_timers_run_apart)
 {
-	const struct quota_grace grace = { .bytes_seconds = 100, .inodes_seconds = 200 };
+	const struct quota_grace grace = {.bytes_seconds = 100, .inodes_seconds = 200};
 	ck_assert_int_eq(quota_set_grace(quota, QUOTA_USER, &grace), 0);
 	limit(QUOTA_USER, 1000, 4 * KI, 0, 1, 0);
 	int64_t now = quota_now(quota);
@@ -239,7 +243,7 @@ END_TEST
 
 START_TEST(a_transfer_moves_only_the_kinds_that_change)
 {
-	const struct quota_owner other_group = { { 1000, 101 } };
+	const struct quota_owner other_group = {{1000, 101}};
 	ck_assert_int_eq(charge(&alice, 8 * KI, 1, 0), 0);
 	ck_assert_int_eq(quota_transfer(quota, &alice, &other_group, 8 * KI, 1, 0), 0);
 	ck_assert_int_eq(entry(QUOTA_USER, 1000).usage.bytes, 8 * KI);
@@ -329,7 +333,7 @@ END_TEST
 
 START_TEST(setting_usage_keeps_a_timer_that_is_due)
 {
-	const struct quota_usage more = { 16 * KI, 2 }, less = { 4 * KI, 2 };
+	const struct quota_usage more = {16 * KI, 2}, less = {4 * KI, 2};
 	limit(QUOTA_USER, 1000, 4 * KI, 0, 0, 0);
 	ck_assert_int_eq(charge(&alice, 8 * KI, 1, 0), 0);
 	int64_t expire = entry(QUOTA_USER, 1000).bytes_expire;
@@ -368,10 +372,10 @@ START_TEST(a_list_is_in_order_and_leaves_out_who_has_nothing)
 	struct quota_entry *entries = NULL, none;
 	size_t nr;
 	for (uint32_t id = 5000; id > 0; id--) {
-		const struct quota_owner owner = { { id * 7919u, 100 } };
+		const struct quota_owner owner = {{id * 7919u, 100}};
 		ck_assert_int_eq(charge(&owner, id, 0, 0), 0);
 	}
-	const struct quota_owner gone = { { 7919u, 100 } };
+	const struct quota_owner gone = {{7919u, 100}};
 	quota_refund(quota, &gone, 1, 0);
 	ck_assert_int_eq(quota_list(quota, QUOTA_USER, &entries, &nr), 0);
 	ck_assert_uint_eq(nr, 4999);
@@ -388,8 +392,8 @@ END_TEST
 
 START_TEST(limits_that_cannot_be_stored_are_refused)
 {
-	const struct quota_limits huge = { .bytes_hard = UINT64_MAX };
-	const struct quota_grace endless = { .inodes_seconds = UINT64_MAX };
+	const struct quota_limits huge = {.bytes_hard = UINT64_MAX};
+	const struct quota_grace endless = {.inodes_seconds = UINT64_MAX};
 	ck_assert_int_eq(quota_set_limits(quota, QUOTA_USER, 1000, &huge), -ERANGE);
 	ck_assert_int_eq(quota_set_grace(quota, QUOTA_USER, &endless), -ERANGE);
 }
@@ -406,10 +410,11 @@ END_TEST
 
 #define NR_THREADS 8
 #define NR_ROUNDS 20000
-#define HARD (100 * 4 * KI)
+#define HARD (24 * 4 * KI) /* less than one thread alone may come to ask for */
 
 struct hammer {
 	pthread_t thread;
+	pthread_barrier_t *start;
 	unsigned seed;
 	int64_t held;
 	uint64_t refused;
@@ -420,11 +425,15 @@ static void *hammer_one_id(void *arg)
 {
 	struct hammer *hammer = arg;
 
+	pthread_barrier_wait(hammer->start);
 	for (int i = 0; i < NR_ROUNDS; i++) {
-		_cleanup_(quota_charge_release) struct quota_charge c = { 0 };
+		if (i % 16 == 0)
+			sched_yield(); /* few processors: let the others in while something is held */
+		_cleanup_(quota_charge_release) struct quota_charge c = {0};
 		uint64_t bytes = (1 + (uint64_t)rand_r(&hammer->seed) % 16) * 4 * KI;
 		unsigned dice = (unsigned)rand_r(&hammer->seed) % 4;
-		int r = quota_charge(quota, &alice, bytes, 1, 4 * KI, dice == 0 ? QUOTA_PARTIAL : 0, &c);
+		int r = quota_charge(quota, &alice, bytes, 1, 4 * KI, dice == 0 ? QUOTA_PARTIAL : 0,
+				     &c);
 		hammer->seen_above |= entry(QUOTA_USER, 1000).usage.bytes > (int64_t)HARD;
 		hammer->refused += r == QUOTA_OVER_LIMIT;
 		if (r == 0 && dice < 3) {
@@ -441,15 +450,19 @@ static void *hammer_one_id(void *arg)
 
 START_TEST(eight_threads_at_the_limit_of_one_id_are_counted_exactly)
 {
-	struct hammer hammers[NR_THREADS] = { 0 };
+	struct hammer hammers[NR_THREADS] = {0};
 	struct quota_stats stats;
+	pthread_barrier_t start;
 	int64_t held = 0;
 	uint64_t refused = 0;
 
 	limit(QUOTA_USER, 1000, 0, HARD, 0, 0);
+	ck_assert_int_eq(pthread_barrier_init(&start, NULL, NR_THREADS), 0);
 	for (unsigned i = 0; i < NR_THREADS; i++) {
 		hammers[i].seed = i;
-		ck_assert_int_eq(pthread_create(&hammers[i].thread, NULL, hammer_one_id, &hammers[i]), 0);
+		hammers[i].start = &start;
+		ck_assert_int_eq(
+			pthread_create(&hammers[i].thread, NULL, hammer_one_id, &hammers[i]), 0);
 	}
 	for (unsigned i = 0; i < NR_THREADS; i++) {
 		pthread_join(hammers[i].thread, NULL);
@@ -464,7 +477,8 @@ START_TEST(eight_threads_at_the_limit_of_one_id_are_counted_exactly)
 	ck_assert_uint_gt(refused, 0);
 	/* and what is left is exactly what can still be charged */
 	int verdict;
-	ck_assert_uint_eq(charge_partial(&alice, HARD, 1, &verdict), held == (int64_t)HARD ? 0 : HARD - (uint64_t)held);
+	ck_assert_uint_eq(charge_partial(&alice, HARD, 1, &verdict),
+			  held == (int64_t)HARD ? 0 : HARD - (uint64_t)held);
 }
 END_TEST
 
@@ -473,8 +487,10 @@ static void *hammer_transfers(void *arg)
 	struct hammer *hammer = arg;
 
 	for (int i = 0; i < NR_ROUNDS; i++) {
-		struct quota_owner from = { { (uint32_t)rand_r(&hammer->seed) % 7, (uint32_t)rand_r(&hammer->seed) % 7 } };
-		struct quota_owner to = { { (uint32_t)rand_r(&hammer->seed) % 7, (uint32_t)rand_r(&hammer->seed) % 7 } };
+		struct quota_owner from = {
+			{(uint32_t)rand_r(&hammer->seed) % 7, (uint32_t)rand_r(&hammer->seed) % 7}};
+		struct quota_owner to = {
+			{(uint32_t)rand_r(&hammer->seed) % 7, (uint32_t)rand_r(&hammer->seed) % 7}};
 		if (charge(&from, 4 * KI, 1, 0) != 0)
 			continue;
 		if (quota_transfer(quota, &from, &to, 4 * KI, 1, 0) != 0)
@@ -486,13 +502,14 @@ static void *hammer_transfers(void *arg)
 
 START_TEST(transfers_among_few_ids_never_deadlock_and_add_up_to_nothing)
 {
-	struct hammer hammers[NR_THREADS] = { 0 };
+	struct hammer hammers[NR_THREADS] = {0};
 
 	for (uint32_t id = 0; id < 7; id++)
 		limit(QUOTA_USER, id, 4 * KI, 8 * KI, 0, 0);
 	for (unsigned i = 0; i < NR_THREADS; i++) {
 		hammers[i].seed = i;
-		ck_assert_int_eq(pthread_create(&hammers[i].thread, NULL, hammer_transfers, &hammers[i]), 0);
+		ck_assert_int_eq(
+			pthread_create(&hammers[i].thread, NULL, hammer_transfers, &hammers[i]), 0);
 	}
 	for (unsigned i = 0; i < NR_THREADS; i++)
 		pthread_join(hammers[i].thread, NULL);

@@ -6,11 +6,11 @@
 #include "quota/private.h"
 
 enum op {
-	ADD,	/* checked, and added if it fits */
+	ADD, /* checked, and added if it fits */
 	SUB,
-	LIMIT,	/* new limits: amount is soft, hard2 is hard */
+	LIMIT, /* new limits: amount is soft, hard2 is hard */
 	SETTLE,
-	ROOM,	/* the verdict is the room */
+	ROOM, /* the verdict is the room */
 };
 
 struct rule {
@@ -23,12 +23,29 @@ struct rule {
 	int64_t used, expire;
 };
 
-#define ON { .now = 1000, .grace = 60, .enforced = true }
-#define AT(t) { .now = (t), .grace = 60, .enforced = true }
-#define ROOT { .now = 1000, .grace = 60, .enforced = true, .exempt = true }
-#define OFF { .now = 1000, .grace = 60 }
-#define GRACE(g) { .now = 1000, .grace = (g), .enforced = true }
+#define ON                                                                                         \
+	{                                                                                          \
+		.now = 1000, .grace = 60, .enforced = true                                         \
+	}
+#define AT(t)                                                                                      \
+	{                                                                                          \
+		.now = (t), .grace = 60, .enforced = true                                          \
+	}
+#define ROOT                                                                                       \
+	{                                                                                          \
+		.now = 1000, .grace = 60, .enforced = true, .exempt = true                         \
+	}
+#define OFF                                                                                        \
+	{                                                                                          \
+		.now = 1000, .grace = 60                                                           \
+	}
+#define GRACE(g)                                                                                   \
+	{                                                                                          \
+		.now = 1000, .grace = (g), .enforced = true                                        \
+	}
 
+/* a table is read by its columns */
+/* clang-format off */
 static const struct rule rules[] = {
 	/* dquot_add_space(): the hard limit */
 	{ "no limit refuses nothing", { 0, 0, 5, 0 }, ADD, 1000000, 0, ON, QUOTA_FITS, 1000005, 0 },
@@ -95,6 +112,7 @@ static const struct rule rules[] = {
 	{ "soft limits room when grace is over", { 50, 100, 40, 900 }, ROOM, 0, 0, ON, 10, 40, 900 },
 	{ "root has all the room there is", { 50, 100, 60, 900 }, ROOM, 0, 0, ROOT, INT64_MAX - 60, 60, 900 },
 };
+/* clang-format on */
 
 START_TEST(every_rule_gives_the_kernel_s_answer)
 {
@@ -121,12 +139,12 @@ START_TEST(every_rule_gives_the_kernel_s_answer)
 		verdict = quota_resource_room(&r, &rule->terms);
 		break;
 	}
-	ck_assert_msg(verdict == rule->verdict, "%s: verdict %" PRIu64 ", expected %" PRIu64, rule->fact,
-		      verdict, rule->verdict);
-	ck_assert_msg(r.used == rule->used, "%s: used %" PRId64 ", expected %" PRId64, rule->fact, r.used,
-		      rule->used);
-	ck_assert_msg(r.expire == rule->expire, "%s: expire %" PRId64 ", expected %" PRId64, rule->fact, r.expire,
-		      rule->expire);
+	ck_assert_msg(verdict == rule->verdict, "%s: verdict %" PRIu64 ", expected %" PRIu64,
+		      rule->fact, verdict, rule->verdict);
+	ck_assert_msg(r.used == rule->used, "%s: used %" PRId64 ", expected %" PRId64, rule->fact,
+		      r.used, rule->used);
+	ck_assert_msg(r.expire == rule->expire, "%s: expire %" PRId64 ", expected %" PRId64,
+		      rule->fact, r.expire, rule->expire);
 }
 END_TEST
 
@@ -136,7 +154,8 @@ START_TEST(room_is_exactly_what_check_lets_pass)
 	uint64_t room = quota_resource_room(&rule->before, &rule->terms);
 
 	if (room > 0)
-		ck_assert_int_eq(quota_resource_check(&rule->before, room, &rule->terms), QUOTA_FITS);
+		ck_assert_int_eq(quota_resource_check(&rule->before, room, &rule->terms),
+				 QUOTA_FITS);
 	ck_assert_int_ne(quota_resource_check(&rule->before, room + 1, &rule->terms), QUOTA_FITS);
 }
 END_TEST

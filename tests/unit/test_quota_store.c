@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What survives: a clean close, a crash at any time, a full disk; and what is refused, untouched. */
+/* What survives: a clean close, a crash at any time, a full disk; and what is refused, untouched.
+ */
 #include <check.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -12,8 +13,8 @@
 
 #include "quota/private.h"
 
-static const struct quota_owner alice = { { 1000, 100 } };
-static const struct quota_limits some = { 1 << 20, 2 << 20, 10, 20 };
+static const struct quota_owner alice = {{1000, 100}};
+static const struct quota_limits some = {1 << 20, 2 << 20, 10, 20};
 
 static char dir[64];
 static char path[96];
@@ -50,9 +51,10 @@ static struct quota *open_sound(bool expect_clean)
 	return quota;
 }
 
-static void charge(struct quota *quota, const struct quota_owner *owner, uint64_t bytes, uint64_t inodes)
+static void charge(struct quota *quota, const struct quota_owner *owner, uint64_t bytes,
+		   uint64_t inodes)
 {
-	struct quota_charge c = { 0 };
+	struct quota_charge c = {0};
 	ck_assert_int_eq(quota_charge(quota, owner, bytes, inodes, 1, 0, &c), 0);
 	quota_charge_take(&c);
 }
@@ -74,7 +76,7 @@ static struct quota *open_new(void)
 
 START_TEST(a_clean_close_keeps_limits_usage_grace_and_timers)
 {
-	const struct quota_grace grace = { 1234, 5678 };
+	const struct quota_grace grace = {1234, 5678};
 	struct quota_grace grace_after;
 	struct quota *quota = open_new();
 	ck_assert_int_eq(quota_set_limits(quota, QUOTA_USER, 1000, &some), 0);
@@ -195,10 +197,10 @@ START_TEST(a_save_writes_only_what_has_changed)
 {
 	struct quota *quota = open_new();
 	for (uint32_t id = 0; id < 1000; id++)
-		charge(quota, &(struct quota_owner){ { id, 0 } }, 4096, 1);
+		charge(quota, &(struct quota_owner){{id, 0}}, 4096, 1);
 	ck_assert_int_eq(quota_save(quota), 0);
 	int64_t stamp = quota->store->stamp;
-	charge(quota, &(struct quota_owner){ { 5, 0 } }, 4096, 1);
+	charge(quota, &(struct quota_owner){{5, 0}}, 4096, 1);
 	ck_assert_int_eq(quota_save(quota), 0);
 	ck_assert_int_eq(quota->store->stamp - stamp, 2);
 	quota_abandon(quota);
@@ -218,9 +220,8 @@ START_TEST(a_transaction_that_was_killed_half_way_is_undone)
 		/* more than SQLite's cache holds, so that part of it is in the file already */
 		int r = quota_store_begin_locked(quota->store);
 		for (uint32_t id = 0; r == 0 && id < 60000; id++) {
-			struct quota_row row = { .row_kind = QUOTA_ROW_LIMITS,
-						 .key = id,
-						 .value = { 7, 7, 7, 7 } };
+			struct quota_row row = {
+				.row_kind = QUOTA_ROW_LIMITS, .key = id, .value = {7, 7, 7, 7}};
 			r = quota_store_put_locked(quota->store, &row);
 		}
 		_exit(r == 0 ? 0 : 1);
@@ -249,14 +250,14 @@ END_TEST
 
 START_TEST(when_the_disk_is_full_limits_stay_as_they_were_and_come_through_later)
 {
-	const struct quota_limits more = { 1, 2, 3, 4 };
+	const struct quota_limits more = {1, 2, 3, 4};
 	struct quota *quota = open_new();
 	struct rlimit limit, none;
 	ck_assert_int_eq(quota_set_limits(quota, QUOTA_USER, 1000, &some), 0);
 	charge(quota, &alice, 4096, 1);
 	signal(SIGXFSZ, SIG_IGN);
 	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
-	none = (struct rlimit){ .rlim_cur = 100, .rlim_max = limit.rlim_max };
+	none = (struct rlimit){.rlim_cur = 100, .rlim_max = limit.rlim_max};
 	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
 	int set = quota_set_limits(quota, QUOTA_USER, 1000, &more), save = quota_save(quota);
 	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -278,10 +279,53 @@ START_TEST(a_database_in_a_directory_that_is_missing_is_an_error_of_the_world)
 	struct quota *quota = NULL;
 	char *why = NULL;
 	bool clean;
-	ck_assert_int_eq(quota_open("/tmp/no-such-directory-here/quota.db", &quota, &clean, &why), -ENOENT);
+	ck_assert_int_eq(quota_open("/tmp/no-such-directory-here/quota.db", &quota, &clean, &why),
+			 -ENOENT);
 	ck_assert_int_eq(quota_open(dir, &quota, &clean, &why), -EISDIR);
 	ck_assert_ptr_null(quota);
 	ck_assert_ptr_null(why);
+}
+END_TEST
+
+/* ---- beside others ---- */
+
+#define NR_CHARGES 3000
+
+static void *charge_many(void *arg)
+{
+	for (int i = 0; i < NR_CHARGES; i++)
+		charge(arg, &alice, 2, 1);
+	return NULL;
+}
+
+START_TEST(limits_are_set_listed_and_saved_while_others_charge)
+{
+	struct quota *quota = open_new();
+	pthread_t threads[3];
+	struct quota_limits limits = {0};
+
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, charge_many, quota), 0);
+	for (unsigned i = 1; i <= 10; i++) {
+		struct quota_entry *entries;
+		size_t nr;
+		limits.bytes_hard = 1ull << 30 | i;
+		ck_assert_int_eq(quota_set_limits(quota, QUOTA_USER, 1000, &limits), 0);
+		ck_assert_int_eq(quota_save(quota), 0);
+		ck_assert_int_eq(quota_list(quota, QUOTA_USER, &entries, &nr), 0);
+		ck_assert_uint_eq(nr, 1);
+		ck_assert_uint_eq(entries[0].limits.bytes_hard, limits.bytes_hard);
+		free(entries);
+	}
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_int_eq(quota_close(quota), 0);
+	quota = open_sound(true);
+	struct quota_entry e = entry(quota, 1000);
+	ck_assert_uint_eq(e.limits.bytes_hard, limits.bytes_hard);
+	ck_assert_int_eq(e.usage.bytes, 3 * 2 * NR_CHARGES);
+	ck_assert_int_eq(e.usage.inodes, 3 * NR_CHARGES);
+	quota_abandon(quota);
 }
 END_TEST
 
@@ -411,9 +455,11 @@ int main(void)
 	tcase_add_test(tcase, a_timer_survives_a_crash_and_the_recount_after_it);
 	tcase_add_test(tcase, a_timer_that_new_limits_start_is_durable_with_them);
 	tcase_add_test(tcase, a_transaction_that_was_killed_half_way_is_undone);
-	tcase_add_test(tcase, when_the_disk_is_full_limits_stay_as_they_were_and_come_through_later);
+	tcase_add_test(tcase,
+		       when_the_disk_is_full_limits_stay_as_they_were_and_come_through_later);
 	tcase = add_case(suite, "quota_save");
 	tcase_add_test(tcase, a_save_writes_only_what_has_changed);
+	tcase_add_test(tcase, limits_are_set_listed_and_saved_while_others_charge);
 	tcase = add_case(suite, "quota_open");
 	tcase_add_test(tcase, a_database_in_a_directory_that_is_missing_is_an_error_of_the_world);
 	tcase_add_test(tcase, an_empty_file_is_a_truncated_one);

@@ -28,7 +28,7 @@ static struct quota *quota_with_ids(int pattern)
 
 	ck_assert_int_eq(quota_new_volatile(&quota), 0);
 	for (uint32_t i = 0; i < NR_IDS; i++) {
-		const struct quota_owner owner = { { id_of(pattern, i), 0 } };
+		const struct quota_owner owner = {{id_of(pattern, i), 0}};
 		quota_usage_add(quota, &owner, i, 1);
 	}
 	return quota;
@@ -41,9 +41,11 @@ START_TEST(an_id_takes_at_most_200_bytes)
 	struct mallinfo2 after = mallinfo2();
 
 	ck_assert_uint_le(quota_table_bytes(&quota->table) / NR_IDS, 200);
-	/* the allocator agrees; the fixed part (shards) is not an id's */
+	/* the allocator agrees, where it tells (a sanitizer's does not); the fixed part (shards) is
+	 * not an id's */
 	uint64_t grown = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd;
-	ck_assert_uint_le((grown - sizeof(struct quota)) / NR_IDS, 200);
+	if (grown > 0)
+		ck_assert_uint_le((grown - sizeof(struct quota)) / NR_IDS, 200);
 	quota_abandon(quota);
 }
 END_TEST
@@ -71,8 +73,8 @@ START_TEST(a_charge_makes_one_lookup_per_kind)
 {
 	uint64_t ids, lookups, probes, lookups_before, probes_before;
 	struct quota *quota = quota_with_ids(0);
-	const struct quota_owner owner = { { 77, 0 } };
-	struct quota_charge charge = { 0 };
+	const struct quota_owner owner = {{77, 0}};
+	struct quota_charge charge = {0};
 
 	quota_table_count(&quota->table, &ids, &lookups_before, &probes_before);
 	ck_assert_int_eq(quota_charge(quota, &owner, 4096, 1, 1, 0, &charge), 0);
@@ -95,7 +97,7 @@ START_TEST(a_node_never_moves_while_the_table_grows)
 		before = quota_shard_find_locked(shard, 7);
 	}
 	for (uint32_t id = NR_IDS; id < 4 * NR_IDS; id++)
-		quota_usage_add(quota, &(struct quota_owner){ { id, 0 } }, 1, 0);
+		quota_usage_add(quota, &(struct quota_owner){{id, 0}}, 1, 0);
 	{
 		LOCK_SCOPE(&shard->lock);
 		after = quota_shard_find_locked(shard, 7);
@@ -109,7 +111,7 @@ END_TEST
 START_TEST(locks_are_taken_once_each_and_in_ascending_order)
 {
 	struct quota *quota;
-	struct quota_lock_set set = { 0 };
+	struct quota_lock_set set = {0};
 	ck_assert_int_eq(quota_new_volatile(&quota), 0);
 	struct quota_table *table = &quota->table;
 
@@ -136,7 +138,9 @@ int main(void)
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, an_id_takes_at_most_200_bytes, 0, 4);
-	tcase_add_loop_test(tcase, a_lookup_looks_at_two_nodes_or_fewer_on_average_however_many_ids_there_are, 0, 4);
+	tcase_add_loop_test(
+		tcase, a_lookup_looks_at_two_nodes_or_fewer_on_average_however_many_ids_there_are,
+		0, 4);
 	tcase_add_test(tcase, a_charge_makes_one_lookup_per_kind);
 	tcase_add_test(tcase, a_node_never_moves_while_the_table_grows);
 	tcase_add_test(tcase, locks_are_taken_once_each_and_in_ascending_order);
