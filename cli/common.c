@@ -82,7 +82,7 @@ void cli_print_switches(void)
 		int len = (int)strcspn(values, "\t");
 		const char *initial = values + len + 1;
 		int initial_len = (int)strcspn(initial, "\t");
-		printf("  %.*s=%.*s (%.*s)\n        %s\n", key, help, len, values, initial_len, initial,
-		       initial + initial_len + 1);
+		printf("  %.*s=%.*s (%.*s)\n        %s\n", key, help, len, values, initial_len,
+		       initial, initial + initial_len + 1);
 	}
 }

@@ -11,8 +11,8 @@
  *	writeback/  the page cache and its way to the backing
  *	trials/     workloads under variants of a mount, measured and judged
  *
- * It is also a mount helper: under the name mount.fuse.chokefs, and when its first argument is a path, which is
- * how mount.fuse3 calls the program of a type.
+ * It is also a mount helper: under the name mount.fuse.chokefs, and when its first argument is a
+ * path, which is how mount.fuse3 calls the program of a type.
  */
 #include "cli/private.h"
 
@@ -20,8 +20,8 @@
 #include <string.h>
 
 static const struct cli_command *const commands[] = {
-	&cli_mount,    &cli_umount,   &cli_tune,       &cli_stats, &cli_top, &cli_quota,
-	&cli_repquota, &cli_setquota, &cli_quotacheck, &cli_trial,
+	&cli_mount, &cli_umount,   &cli_tune,     &cli_stats,      &cli_top,
+	&cli_quota, &cli_repquota, &cli_setquota, &cli_quotacheck, &cli_trial,
 };
 #define NR_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -41,7 +41,8 @@ static int print_help(void)
 	for (size_t i = 0; i < NR_COMMANDS; i++)
 		printf("  %-11s %s\n", commands[i]->name, commands[i]->summary);
 	printf("  %-11s %s\n", "help", "explains a command");
-	printf("\nExit codes: 0 done; 1 the answer is no, or the work failed; 2 the command line is wrong.\n"
+	printf("\nExit codes: 0 done; 1 the answer is no, or the work failed; 2 the command line "
+	       "is wrong.\n"
 	       "Sizes take K M G T (powers of 1024); durations take ms s m h d.\n");
 	return 0;
 }
@@ -70,7 +71,8 @@ static int run_help(int argc, char **argv)
 	if (argc > 2)
 		return cli_wrong("help: %s: one command at a time", argv[2]);
 	const struct cli_command *command = find_command(argv[1]);
-	return command ? print_command_help(command) : cli_wrong("help: %s: no such command", argv[1]);
+	return command ? print_command_help(command)
+		       : cli_wrong("help: %s: no such command", argv[1]);
 }
 
 static bool is_helper(int argc, char **argv)

@@ -97,14 +97,19 @@ const struct cli_command cli_mount = {
 	.synopsis = "mount [-f] [-o OPTION[,OPTION...]] BACKING MOUNTPOINT\n"
 		    "mount [-f] [-o OPTION[,OPTION...]] --scratch MOUNTPOINT",
 	.summary = "serves a directory at a mount point",
-	.details =
-		"Returns when the mount is usable. BACKING is an existing directory of any local file system; its quotas\n"
-		"are kept in BACKING/.chokefs, which the mount does not show.\n\n"
-		"  -f, --foreground  stay in the foreground until unmounted; SIGTERM or ^C write back and unmount\n"
-		"  -o, --options     the switches below; ro nosuid nodev noexec noatime sync and the like; allow_other,\n"
-		"                    allow_root, max_read=, max_write=, auto_unmount; private: root's mounts are open to\n"
-		"                    all users (allow_other) without it\n"
-		"  --scratch         the backing is a private directory under $TMPDIR or /var/tmp, gone at unmount\n\n"
-		"As a line in fstab:  BACKING MOUNTPOINT fuse.chokefs rollback=list,cache_bytes=1G 0 0\n",
+	.details = "Returns when the mount is usable. BACKING is an existing directory of any "
+		   "local file system; its quotas\n"
+		   "are kept in BACKING/.chokefs, which the mount does not show.\n\n"
+		   "  -f, --foreground  stay in the foreground until unmounted; SIGTERM or ^C "
+		   "write back and unmount\n"
+		   "  -o, --options     the switches below; ro nosuid nodev noexec noatime sync "
+		   "and the like; allow_other,\n"
+		   "                    allow_root, max_read=, max_write=, auto_unmount; private: "
+		   "root's mounts are open to\n"
+		   "                    all users (allow_other) without it\n"
+		   "  --scratch         the backing is a private directory under $TMPDIR or "
+		   "/var/tmp, gone at unmount\n\n"
+		   "As a line in fstab:  BACKING MOUNTPOINT fuse.chokefs "
+		   "rollback=list,cache_bytes=1G 0 0\n",
 	.run = run,
 };

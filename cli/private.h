@@ -14,22 +14,24 @@
 
 struct cli_command {
 	const char *name;
-	const char *synopsis; /* without the program's name; one form a line */
-	const char *summary;  /* a line of --help */
-	const char *details;  /* what `help COMMAND` adds; ends with a newline */
+	const char *synopsis;              /* without the program's name; one form a line */
+	const char *summary;               /* a line of --help */
+	const char *details;               /* what `help COMMAND` adds; ends with a newline */
 	int (*run)(int argc, char **argv); /* argv[0]: the command's name; the exit code */
 };
 
 extern const struct cli_command cli_mount, cli_umount, cli_tune, cli_stats, cli_top, cli_quota,
 	cli_repquota, cli_setquota, cli_quotacheck, cli_trial;
 
-/** Mounts as mount(8) asks a helper to: BACKING MOUNTPOINT [-sfnv] [-N NS] [-o OPTIONS] [-t TYPE]. */
+/** Mounts as mount(8) asks a helper to: BACKING MOUNTPOINT [-sfnv] [-N NS] [-o OPTIONS] [-t TYPE].
+ */
 int cli_mount_helper(int argc, char **argv);
 
 /** "chokefs: WHAT: WHY", and 2 to exit with. */
 int cli_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/** Complains of what getopt_long() returned ('?' or ':'; optstring starts with ':', opterr is 0). 2. */
+/** Complains of what getopt_long() returned ('?' or ':'; optstring starts with ':', opterr is
+ * 0). 2. */
 int cli_bad_option(int found, char **argv);
 
 /** The number of arguments must be @count: 0, or 2 with a complaint. */

@@ -46,11 +46,13 @@ static void print_entry(const char *filesystem, const struct cli_entry *entry, i
 	char used[32], soft[32], hard[32], grace[32];
 
 	printf("%15s", filesystem);
-	print_half(cli_format_blocks(entry->bytes, false, used, sizeof(used)), cli_over_bytes(entry),
+	print_half(cli_format_blocks(entry->bytes, false, used, sizeof(used)),
+		   cli_over_bytes(entry),
 		   cli_format_blocks(entry->bytes_soft, false, soft, sizeof(soft)),
 		   cli_format_blocks(entry->bytes_hard, false, hard, sizeof(hard)),
 		   cli_format_grace(entry->bytes_expire, now, grace, sizeof(grace)));
-	print_half(cli_format_inodes(entry->inodes, false, used, sizeof(used)), cli_over_inodes(entry),
+	print_half(cli_format_inodes(entry->inodes, false, used, sizeof(used)),
+		   cli_over_inodes(entry),
 		   cli_format_inodes(entry->inodes_soft, false, soft, sizeof(soft)),
 		   cli_format_inodes(entry->inodes_hard, false, hard, sizeof(hard)),
 		   cli_format_grace(entry->inodes_expire, now, grace, sizeof(grace)));
@@ -73,11 +75,13 @@ static int run(int argc, char **argv)
 		return code;
 
 	struct cli_entry entry = cli_entry_of(cli_get(answer, "entry"));
-	bool limited = entry.bytes_soft || entry.bytes_hard || entry.inodes_soft || entry.inodes_hard;
+	bool limited =
+		entry.bytes_soft || entry.bytes_hard || entry.inodes_soft || entry.inodes_hard;
 	printf("Disk quotas for %s %s (%s %u): %s\n", cli_kind_name(args.kind),
 	       cli_format_id(args.kind, args.id, false, name, sizeof(name)),
 	       args.kind == CLI_USER ? "uid" : "gid", args.id, limited ? "" : "none");
-	printf("     Filesystem  blocks    quota   limit   grace   files    quota   limit   grace\n");
+	printf("     Filesystem  blocks    quota   limit   grace   files    quota   limit   "
+	       "grace\n");
 	print_entry(cli_string(answer, "backing"), &entry, cli_int(answer, "now"));
 	return cli_over_bytes(&entry) || cli_over_inodes(&entry) ? 1 : 0;
 }
@@ -86,7 +90,8 @@ const struct cli_command cli_quota = {
 	.name = "quota",
 	.synopsis = "quota [-u USER | -g GROUP] MOUNTPOINT",
 	.summary = "shows usage and limits of a user (yourself) or a group",
-	.details = "Blocks are KiB. A star marks what is over its limit, and the exit code is then 1. The column \"grace\" says\n"
+	.details = "Blocks are KiB. A star marks what is over its limit, and the exit code is then "
+		   "1. The column \"grace\" says\n"
 		   "how long a soft limit may still be exceeded; \"none\": no longer.\n",
 	.run = run,
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* chokefs quotacheck: counts the tree anew and compares; of a live mount or of a backing that is not mounted. */
+/* chokefs quotacheck: counts the tree anew and compares; of a live mount or of a backing that is
+ * not mounted. */
 #include "cli/private.h"
 
 #include <getopt.h>
@@ -22,13 +23,18 @@ static json_object *result_json(const struct fs_check_result *result)
 	for (size_t i = 0; i < result->nr_drifts; i++) {
 		const struct fs_drift *drift = &result->drifts[i];
 		json_object *item = json_object_new_object();
-		json_object_object_add(item, "kind", json_object_new_string(
-							     cli_kind_name(drift->kind ? CLI_GROUP : CLI_USER)));
+		json_object_object_add(
+			item, "kind",
+			json_object_new_string(cli_kind_name(drift->kind ? CLI_GROUP : CLI_USER)));
 		json_object_object_add(item, "id", json_object_new_int64(drift->id));
-		json_object_object_add(item, "recorded_bytes", json_object_new_int64(drift->recorded_bytes));
-		json_object_object_add(item, "recorded_inodes", json_object_new_int64(drift->recorded_inodes));
-		json_object_object_add(item, "counted_bytes", json_object_new_int64(drift->counted_bytes));
-		json_object_object_add(item, "counted_inodes", json_object_new_int64(drift->counted_inodes));
+		json_object_object_add(item, "recorded_bytes",
+				       json_object_new_int64(drift->recorded_bytes));
+		json_object_object_add(item, "recorded_inodes",
+				       json_object_new_int64(drift->recorded_inodes));
+		json_object_object_add(item, "counted_bytes",
+				       json_object_new_int64(drift->counted_bytes));
+		json_object_object_add(item, "counted_inodes",
+				       json_object_new_int64(drift->counted_inodes));
 		json_object_array_add(drifts, item);
 	}
 	json_object_object_add(object, "files", json_object_new_uint64(result->files));
@@ -36,7 +42,8 @@ static json_object *result_json(const struct fs_check_result *result)
 	json_object_object_add(object, "unclean", json_object_new_boolean(result->unclean));
 	json_object_object_add(object, "salvaged", json_object_new_boolean(result->salvaged));
 	if (result->salvaged)
-		json_object_object_add(object, "limits_kept", json_object_new_uint64(result->limits_kept));
+		json_object_object_add(object, "limits_kept",
+				       json_object_new_uint64(result->limits_kept));
 	json_object_object_add(object, "drifts", drifts);
 	return object;
 }
@@ -73,8 +80,8 @@ static int print_result(const struct args *args, json_object *result)
 		       args->path);
 	for (size_t i = 0; i < count; i++)
 		print_drift(json_object_array_get_idx(drifts, i));
-	printf("%s: %" PRId64 " files counted, %zu ids drifted%s\n", args->path, cli_int(result, "files"),
-	       count, repaired ? ", repaired" : "");
+	printf("%s: %" PRId64 " files counted, %zu ids drifted%s\n", args->path,
+	       cli_int(result, "files"), count, repaired ? ", repaired" : "");
 	return count > 0 && !repaired ? 1 : 0;
 }
 
@@ -121,15 +128,18 @@ static int run(int argc, char **argv)
 	if (code != 0)
 		return code;
 	args.path = argv[optind];
-	return control_find_mount(args.path, &mount) == 0 ? check_mounted(&args) : check_unmounted(&args);
+	return control_find_mount(args.path, &mount) == 0 ? check_mounted(&args)
+							  : check_unmounted(&args);
 }
 
 const struct cli_command cli_quotacheck = {
 	.name = "quotacheck",
 	.synopsis = "quotacheck [--repair] [--json] MOUNTPOINT|BACKING",
 	.summary = "counts usage anew and compares it with what is recorded",
-	.details = "Exits 1 with a line for each id that drifted. With --repair usage is set to what was counted, and a damaged\n"
-		   "database of a backing that is not mounted is rebuilt: limits that can be read are kept, and the old file is\n"
+	.details = "Exits 1 with a line for each id that drifted. With --repair usage is set to "
+		   "what was counted, and a damaged\n"
+		   "database of a backing that is not mounted is rebuilt: limits that can be read "
+		   "are kept, and the old file is\n"
 		   "kept beside it. Writers of a live mount wait meanwhile.\n",
 	.run = run,
 };

@@ -70,7 +70,8 @@ static void print_entry(const struct args *args, const struct cli_entry *entry, 
 	       cli_format_blocks(entry->bytes_soft, args->human, soft, sizeof(soft)),
 	       cli_format_blocks(entry->bytes_hard, args->human, hard, sizeof(hard)),
 	       cli_format_grace(entry->bytes_expire, now, grace, sizeof(grace)));
-	printf(" %7s %5s %5s %6s\n", cli_format_inodes(entry->inodes, args->human, used, sizeof(used)),
+	printf(" %7s %5s %5s %6s\n",
+	       cli_format_inodes(entry->inodes, args->human, used, sizeof(used)),
 	       cli_format_inodes(entry->inodes_soft, args->human, soft, sizeof(soft)),
 	       cli_format_inodes(entry->inodes_hard, args->human, hard, sizeof(hard)),
 	       cli_format_grace(entry->inodes_expire, now, grace, sizeof(grace)));

@@ -13,7 +13,8 @@ static int add_blocks(json_object *request, const char *key, const char *text)
 {
 	uint64_t bytes;
 	if (parse_size(text, 1024, &bytes) < 0 || bytes > INT64_MAX)
-		return cli_wrong("setquota: %s: not a number of KiB, nor a size with K, M, G or T", text);
+		return cli_wrong("setquota: %s: not a number of KiB, nor a size with K, M, G or T",
+				 text);
 	json_object_object_add(request, key, json_object_new_uint64(bytes));
 	return 0;
 }
@@ -45,7 +46,8 @@ static int add_period(json_object *request, const char *key, const char *text)
 {
 	uint64_t ns;
 	if (parse_duration(text, NSEC_PER_SEC, &ns) < 0)
-		return cli_wrong("setquota: %s: not a number of seconds, nor a time as 7days", text);
+		return cli_wrong("setquota: %s: not a number of seconds, nor a time as 7days",
+				 text);
 	json_object_object_add(request, key, json_object_new_uint64(ns / NSEC_PER_SEC));
 	return 0;
 }
@@ -116,8 +118,8 @@ static int run(int argc, char **argv)
 	enum cli_kind kind = args.group ? CLI_GROUP : CLI_USER;
 	_cleanup_json_ json_object *request = cli_request(args.grace ? "setgrace" : "setquota");
 	json_object_object_add(request, "kind", json_object_new_string(cli_kind_name(kind)));
-	code = args.grace ? fill_grace(request, argv + optind) :
-			    fill_limits(request, kind, argv + optind);
+	code = args.grace ? fill_grace(request, argv + optind)
+			  : fill_limits(request, kind, argv + optind);
 	if (code != 0)
 		return code;
 	_cleanup_json_ json_object *answer = control_ask(argv[argc - 1], take_ptr(request), &code);
@@ -129,8 +131,10 @@ const struct cli_command cli_setquota = {
 	.synopsis = "setquota (-u USER | -g GROUP) BSOFT BHARD ISOFT IHARD MOUNTPOINT\n"
 		    "setquota (-u | -g) -t BGRACE IGRACE MOUNTPOINT",
 	.summary = "sets limits of a user or group, or the grace periods",
-	.details = "Blocks are KiB, or a size with K, M, G or T; files a number, or one with k, m, g, t (thousands). 0: no\n"
-		   "limit. Grace periods are seconds, or as 7days, 12hours. Names may be numbers. The limits are durable\n"
+	.details = "Blocks are KiB, or a size with K, M, G or T; files a number, or one with k, m, "
+		   "g, t (thousands). 0: no\n"
+		   "limit. Grace periods are seconds, or as 7days, 12hours. Names may be numbers. "
+		   "The limits are durable\n"
 		   "when the command returns.\n",
 	.run = run,
 };

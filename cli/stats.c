@@ -31,7 +31,8 @@ static int parse_args(int argc, char **argv, struct args *args)
 	}
 	if (args->json && args->prometheus)
 		return cli_wrong("stats: --json and --prometheus: one of them at a time");
-	return cli_expect_args(argc, argv, optind, 1, "[--json | --prometheus] [--reset] MOUNTPOINT");
+	return cli_expect_args(argc, argv, optind, 1,
+			       "[--json | --prometheus] [--reset] MOUNTPOINT");
 }
 
 static int run(int argc, char **argv)
@@ -59,7 +60,9 @@ const struct cli_command cli_stats = {
 	.name = "stats",
 	.synopsis = "stats MOUNTPOINT [--json | --prometheus] [--reset]",
 	.summary = "shows the counters of a mount",
-	.details = "Counters count since the mount or the last --reset; gauges are now. --reset shows the counters and then sets\n"
-		   "them to zero, which is for the user who mounted and for root. It answers while every worker is stalled.\n",
+	.details = "Counters count since the mount or the last --reset; gauges are now. --reset "
+		   "shows the counters and then sets\n"
+		   "them to zero, which is for the user who mounted and for root. It answers while "
+		   "every worker is stalled.\n",
 	.run = run,
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The counters as text. Both forms walk whatever sections the daemon sends, so that a counter added
- * there needs nothing here; only gauges are named, since a scraper must not take a gauge for a counter.
+ * there needs nothing here; only gauges are named, since a scraper must not take a gauge for a
+ * counter.
  */
 #include "cli/private.h"
 
@@ -37,8 +38,8 @@ static void print_ops(json_object *ops, FILE *out)
 {
 	char bytes[32], p50[32], p99[32], max[32];
 
-	fprintf(out, "%-16s %10s %8s %8s %8s %8s %8s\n", "operation", "count", "bytes", "errors", "p50",
-		"p99", "max");
+	fprintf(out, "%-16s %10s %8s %8s %8s %8s %8s\n", "operation", "count", "bytes", "errors",
+		"p50", "p99", "max");
 	json_object_object_foreach(ops, name, op)
 	{
 		if (cli_int(op, "count") == 0)
@@ -46,7 +47,8 @@ static void print_ops(json_object *ops, FILE *out)
 		fprintf(out, "%-16s %10" PRId64 " %8s %8" PRId64 " %8s %8s %8s\n", name,
 			cli_int(op, "count"),
 			format_size_human((uint64_t)cli_int(op, "bytes"), bytes, sizeof(bytes)),
-			cli_int(op, "errors"), cli_format_ns(cli_int(op, "p50_ns"), p50, sizeof(p50)),
+			cli_int(op, "errors"),
+			cli_format_ns(cli_int(op, "p50_ns"), p50, sizeof(p50)),
 			cli_format_ns(cli_int(op, "p99_ns"), p99, sizeof(p99)),
 			cli_format_ns(cli_int(op, "max_ns"), max, sizeof(max)));
 	}
@@ -73,8 +75,7 @@ static void print_value(const char *key, json_object *value, FILE *out)
 static void print_section(const char *name, json_object *section, FILE *out)
 {
 	fprintf(out, "%-9s", name);
-	json_object_object_foreach(section, key, value)
-		print_value(key, value, out);
+	json_object_object_foreach(section, key, value) print_value(key, value, out);
 	fputc('\n', out);
 }
 
@@ -99,9 +100,10 @@ void cli_stats_print(json_object *stats, FILE *out)
 static bool is_gauge(const char *section, const char *key)
 {
 	static const char *const gauges[] = {
-		"quota.ids",	     "cache.pages",	"cache.dirty",	   "cache.writeback",
-		"cache.files",	     "cache.oldest_dirty_ns", "cache.limit_pages", "gate.congested",
-		"gate.outstanding",  "gate.on",		"gate.off",	   "device.inflight",
+		"quota.ids",         "cache.pages",    "cache.dirty",
+		"cache.writeback",   "cache.files",    "cache.oldest_dirty_ns",
+		"cache.limit_pages", "gate.congested", "gate.outstanding",
+		"gate.on",           "gate.off",       "device.inflight",
 	};
 	char name[128];
 
@@ -138,7 +140,8 @@ static void put_number(FILE *out, json_object *value)
 
 static bool is_number(json_object *value)
 {
-	return json_object_is_type(value, json_type_int) || json_object_is_type(value, json_type_double) ||
+	return json_object_is_type(value, json_type_int) ||
+	       json_object_is_type(value, json_type_double) ||
 	       json_object_is_type(value, json_type_boolean);
 }
 
@@ -150,8 +153,8 @@ static void put_section(const char *section, json_object *values, const char *mo
 		const char *suffix = gauge ? "" : "_total";
 		if (!is_number(value))
 			continue;
-		fprintf(out, "# TYPE chokefs_%s_%s%s %s\nchokefs_%s_%s%s{mountpoint=\"", section, key,
-			suffix, gauge ? "gauge" : "counter", section, key, suffix);
+		fprintf(out, "# TYPE chokefs_%s_%s%s %s\nchokefs_%s_%s%s{mountpoint=\"", section,
+			key, suffix, gauge ? "gauge" : "counter", section, key, suffix);
 		put_label(out, mountpoint);
 		fputs("\"}", out);
 		put_number(out, value);
@@ -176,7 +179,8 @@ static void put_op_family(const char *key, bool gauge, json_object *ops, const c
 
 void cli_stats_prometheus(json_object *stats, FILE *out)
 {
-	static const char *const op_keys[] = { "count", "bytes", "errors", "p50_ns", "p99_ns", "max_ns" };
+	static const char *const op_keys[] = { "count",  "bytes",  "errors",
+					       "p50_ns", "p99_ns", "max_ns" };
 	const char *mountpoint = cli_string(stats, "mountpoint");
 
 	for (size_t i = 0; i < 6; i++)

@@ -84,8 +84,9 @@ static void print_cache(const struct frame *frame, FILE *out)
 	print_bar("dirty", gauge(frame, "cache", "dirty"), limit, out);
 	print_bar("writeback", gauge(frame, "cache", "writeback"), limit, out);
 	print_bar("gate", gauge(frame, "gate", "outstanding"), gauge(frame, "gate", "on"), out);
-	fprintf(out, "\ngate %s, congested %" PRId64 " times, %" PRId64 " passes skipped, %" PRId64
-		     " waits\n",
+	fprintf(out,
+		"\ngate %s, congested %" PRId64 " times, %" PRId64 " passes skipped, %" PRId64
+		" waits\n",
 		congested ? "CLOSED" : "open", gauge(frame, "gate", "times_congested"),
 		gauge(frame, "gate", "passes_skipped"), gauge(frame, "gate", "waits"));
 }
@@ -94,8 +95,9 @@ static void print_rates(const struct frame *frame, FILE *out)
 {
 	char bytes[32];
 
-	fprintf(out, "device %s/s in %.0f writes/s, busy %.0f %%, idle with work %.0f %%, %" PRId64
-		     " errors\n",
+	fprintf(out,
+		"device %s/s in %.0f writes/s, busy %.0f %%, idle with work %.0f %%, %" PRId64
+		" errors\n",
 		bytes_text(rate(frame, "device", "bytes"), bytes, sizeof(bytes)),
 		rate(frame, "device", "writes"), rate(frame, "device", "busy_ns") / 1e7,
 		rate(frame, "device", "idle_ns") / 1e7, gauge(frame, "device", "errors"));
@@ -111,8 +113,8 @@ static void print_ops(const struct frame *frame, FILE *out)
 {
 	char bytes[32], p50[32], p99[32];
 
-	fprintf(out, "%-16s %10s %10s %8s %8s %8s\n", "operation", "per s", "bytes/s", "errors", "p50",
-		"p99");
+	fprintf(out, "%-16s %10s %10s %8s %8s %8s\n", "operation", "per s", "bytes/s", "errors",
+		"p50", "p99");
 	json_object *ops = cli_get(frame->now, "ops");
 	json_object *ops_before = cli_get(frame->before, "ops");
 	json_object_object_foreach(ops, name, op)
@@ -122,8 +124,10 @@ static void print_ops(const struct frame *frame, FILE *out)
 			continue;
 		fprintf(out, "%-16s %10.0f %10s %8" PRId64 " %8s %8s\n", name,
 			rate_of(before, op, "count", frame->seconds),
-			bytes_text(rate_of(before, op, "bytes", frame->seconds), bytes, sizeof(bytes)),
-			cli_int(op, "errors"), cli_format_ns(cli_int(op, "p50_ns"), p50, sizeof(p50)),
+			bytes_text(rate_of(before, op, "bytes", frame->seconds), bytes,
+				   sizeof(bytes)),
+			cli_int(op, "errors"),
+			cli_format_ns(cli_int(op, "p50_ns"), p50, sizeof(p50)),
 			cli_format_ns(cli_int(op, "p99_ns"), p99, sizeof(p99)));
 	}
 }
@@ -139,7 +143,8 @@ static void print_frame(const struct frame *frame, FILE *out)
 /* A sample; NULL and the exit code when there is none. */
 static json_object *sample(const char *mountpoint, int *ret_exit)
 {
-	_cleanup_json_ json_object *answer = control_ask(mountpoint, cli_request("stats"), ret_exit);
+	_cleanup_json_ json_object *answer =
+		control_ask(mountpoint, cli_request("stats"), ret_exit);
 	return answer ? json_object_get(cli_get(answer, "stats")) : NULL;
 }
 
@@ -162,7 +167,8 @@ static void draw(const struct frame *frame)
 }
 
 /* Takes the second sample after an interval and shows both. 0, or the exit code plus one. */
-static int step(const char *mountpoint, json_object **before, void (*show)(const struct frame *frame))
+static int step(const char *mountpoint, json_object **before,
+		void (*show)(const struct frame *frame))
 {
 	int code;
 	json_object *now = sample(mountpoint, &code);

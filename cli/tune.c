@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* chokefs tune: shows and changes the switches of a live mount; several are changed together or not at all. */
+/* chokefs tune: shows and changes the switches of a live mount; several are changed together or not
+ * at all. */
 #include "cli/private.h"
 
 #include <getopt.h>
@@ -72,7 +73,8 @@ const struct cli_command cli_tune = {
 	.name = "tune",
 	.synopsis = "tune MOUNTPOINT [KEY[=VALUE]...]",
 	.summary = "shows or changes the switches of a live mount",
-	.details = "Without KEYs shows all. Several KEY=VALUEs are set together, or none of them if one is wrong.\n"
+	.details = "Without KEYs shows all. Several KEY=VALUEs are set together, or none of them "
+		   "if one is wrong.\n"
 		   "Changing is for the user who mounted and for root.\n",
 	.run = run,
 };

@@ -2,8 +2,8 @@
 /*
  * chokefs umount: writes everything back, unmounts, and waits until the daemon is gone.
  *
- * The daemon unmounts itself, because only it knows afterwards what it could not write. A daemon that has died
- * leaves a mount that answers nothing; that is taken away from here.
+ * The daemon unmounts itself, because only it knows afterwards what it could not write. A daemon
+ * that has died leaves a mount that answers nothing; that is taken away from here.
  */
 #include "cli/private.h"
 
@@ -109,6 +109,7 @@ const struct cli_command cli_umount = {
 	.name = "umount",
 	.synopsis = "umount MOUNTPOINT",
 	.summary = "writes everything back, then unmounts",
-	.details = "Exits 1 and names each file that could not be written back, or when the mount is in use.\n",
+	.details = "Exits 1 and names each file that could not be written back, or when the mount "
+		   "is in use.\n",
 	.run = run,
 };

@@ -2,8 +2,8 @@
 /*
  * The command line's end of the control channel.
  *
- * Sockets of users are in places where anybody may have put one, so an answer counts only if it comes
- * from root or from the user who mounted: the kernel says which (SO_PEERCRED).
+ * Sockets of users are in places where anybody may have put one, so an answer counts only if it
+ * comes from root or from the user who mounted: the kernel says which (SO_PEERCRED).
  */
 #include "control/private.h"
 
@@ -97,7 +97,7 @@ static int find_or_complain(const char *path, struct control_mount *ret_mount)
 	if (r == -EMEDIUMTYPE)
 		control_locate(path, &other, &fstype);
 	complain_of_path(path, r, fstype);
-	return 1;
+	return 2;
 }
 
 json_object *control_ask(const char *mountpoint, json_object *request, int *ret_exit)

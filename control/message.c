@@ -33,7 +33,8 @@ json_object *control_error(int exit_code, const char *format, ...)
 
 	json_object *answer = json_object_new_object();
 	json_object_object_add(answer, "ok", json_object_new_boolean(false));
-	json_object_object_add(answer, "error", json_object_new_string(text ? text : "out of memory"));
+	json_object_object_add(answer, "error",
+			       json_object_new_string(text ? text : "out of memory"));
 	json_object_object_add(answer, "exit", json_object_new_int(exit_code));
 	return answer;
 }
@@ -66,17 +67,18 @@ static int reader_grow(struct control_reader *reader)
 static ssize_t reader_line(struct control_reader *reader)
 {
 	for (;;) {
-		char *end = reader->len > reader->scanned ?
-				    memchr(reader->buf + reader->scanned, '\n',
-					   reader->len - reader->scanned) :
-				    NULL;
+		char *end = reader->len > reader->scanned
+				    ? memchr(reader->buf + reader->scanned, '\n',
+					     reader->len - reader->scanned)
+				    : NULL;
 		if (end)
 			return end - reader->buf + 1;
 		reader->scanned = reader->len;
 		int r = reader_grow(reader);
 		if (r < 0)
 			return r;
-		ssize_t n = recv(reader->fd, reader->buf + reader->len, reader->size - reader->len, 0);
+		ssize_t n =
+			recv(reader->fd, reader->buf + reader->len, reader->size - reader->len, 0);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)

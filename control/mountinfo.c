@@ -2,9 +2,9 @@
 /*
  * Finds a mount in /proc/self/mountinfo without touching it.
  *
- * A mount whose workers are all stalled does not answer stat(2), and whoever asks then stalls too. So
- * a path is resolved up to its parent, the last name is appended, and only the kernel's table says
- * whether something is mounted there, what it is, and with what device number.
+ * A mount whose workers are all stalled does not answer stat(2), and whoever asks then stalls too.
+ * So a path is resolved up to its parent, the last name is appended, and only the kernel's table
+ * says whether something is mounted there, what it is, and with what device number.
  */
 #include "control/private.h"
 

@@ -10,8 +10,11 @@
  */
 #include "control/private.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -48,8 +51,8 @@ int control_runtime_dir(char *buf, size_t len)
 {
 	bool root = geteuid() == 0;
 	mode_t mode = root ? 0755 : 0700;
-	int r = root ? check_printed(len, snprintf(buf, len, CONTROL_ROOT_DIR)) :
-		       user_dir(buf, len);
+	int r = root ? check_printed(len, snprintf(buf, len, CONTROL_ROOT_DIR))
+		     : user_dir(buf, len);
 	if (r < 0)
 		return r;
 	if (mkdir(buf, mode) == 0)
@@ -57,6 +60,41 @@ int control_runtime_dir(char *buf, size_t len)
 	else if (errno != EEXIST)
 		return -errno;
 	return check_dir(buf);
+}
+
+/* Does somebody listen at @path? When in doubt, yes. */
+static bool is_alive(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	if (strlen(path) >= sizeof(address.sun_path))
+		return true;
+	memcpy(address.sun_path, path, strlen(path) + 1);
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	return fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 ||
+	       errno != ECONNREFUSED;
+}
+
+static void close_dir(DIR **dir)
+{
+	if (*dir)
+		closedir(*dir);
+}
+
+void control_sweep_dead(const char *dir)
+{
+	_cleanup_(close_dir) DIR *entries = opendir(dir);
+	const struct dirent *entry;
+
+	while (entries && (entry = readdir(entries))) {
+		char path[PATH_MAX];
+		size_t len = strlen(entry->d_name);
+		if (len < 6 || strcmp(entry->d_name + len - 5, ".sock") != 0)
+			continue;
+		if (check_printed(sizeof(path),
+				  snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name)) == 0 &&
+		    !is_alive(path))
+			unlink(path);
+	}
 }
 
 int control_client_path(unsigned index, dev_t dev, uid_t owner, char *buf, size_t len)

@@ -27,7 +27,8 @@ struct control_reader {
 
 void control_reader_fini(struct control_reader *reader);
 
-/** The next line as an object. 0; -EPIPE at the end; -EMSGSIZE too long; -EBADMSG not one JSON object; -errno. */
+/** The next line as an object. 0; -EPIPE at the end; -EMSGSIZE too long; -EBADMSG not one JSON
+ * object; -errno. */
 int control_receive(struct control_reader *reader, json_object **ret_message);
 
 /** Sends @message as one line. 0 or -errno. */
@@ -41,8 +42,12 @@ static inline void control_put(json_object **object)
 
 /* ---- path.c: where the socket is ---- */
 
-/** The directory of this user's sockets, made if it is missing, refused unless it is ours alone. 0 or -errno. */
+/** The directory of this user's sockets, made if it is missing, refused unless it is ours alone. 0
+ * or -errno. */
 int control_runtime_dir(char *buf, size_t len);
+
+/** Removes sockets in @dir behind which nobody listens: of daemons that were killed. */
+void control_sweep_dead(const char *dir);
 
 /** The candidates a client tries, by @index from 0: sockets of root, of the caller, of @owner.
  *  0, -ENAMETOOLONG (try the next), -ENOENT after the last. */
@@ -50,7 +55,8 @@ int control_client_path(unsigned index, dev_t dev, uid_t owner, char *buf, size_
 
 /* ---- mountinfo.c ---- */
 
-/** The topmost mount at exactly @path in @file (mountinfo format), and its type. 0, -ENOENT, -ENOMEM. */
+/** The topmost mount at exactly @path in @file (mountinfo format), and its type. 0, -ENOENT,
+ * -ENOMEM. */
 int control_mountinfo_find(FILE *file, const char *path, struct control_mount *ret_mount,
 			   char **ret_fstype);
 

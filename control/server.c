@@ -7,13 +7,13 @@
  * user may connect: one who opens connections for sport locks out himself alone. A connection that
  * says nothing for a minute is closed.
  *
- *	control_server_new()      thread: accept            thread: one connection
+ *	control_server_new()      thread: accept          thread: one connection
  *	  bind, listen              poll
  *	  create thread  -------->  accept
- *	                            nr++, create  -------->   receive, handler(), send, ...
- *	control_server_free()                                 end of input, or nothing for a minute
- *	  stopping, wake ------->   returns                   nr--, wake
- *	  shut inputs down -------------------------------->  the request under way is still answered
+ *	                            nr++, create  ----->    receive, handler(), send, ...
+ *	control_server_free()                               end of input, or a minute of nothing
+ *	  stopping, wake  ------->  returns                 nr--, wake
+ *	  shut inputs down  --------------------------->    still answers what is under way
  *	  wait for nr == 0
  *
  * It takes no lock but its own, and none while a handler runs.
@@ -41,24 +41,24 @@
 
 /* Locks: I immutable   l lock */
 struct control_server {
-	control_handler *handler; /* [I] */
-	void *context;		  /* [I] */
-	int listen_fd;		  /* [I] */
-	int wake_fd;		  /* [I] readable: stop accepting */
+	control_handler *handler;                               /* [I] */
+	void *context;                                          /* [I] */
+	int listen_fd;                                          /* [I] */
+	int wake_fd;                                            /* [I] readable: stop accepting */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* [I] empty until bound */
-	ino_t socket_ino;	  /* [I] of the socket file: another daemon may have replaced it */
-	pthread_t thread;	  /* [I] */
+	ino_t socket_ino; /* [I] of the socket file: another daemon may have replaced it */
+	pthread_t thread; /* [I] */
 	struct lock lock;
-	struct cond idle;	  /* [l] no connection left */
-	struct list connections;  /* [l] */
-	unsigned nr_connections;  /* [l] */
+	struct cond idle;        /* [l] no connection left */
+	struct list connections; /* [l] */
+	unsigned nr_connections; /* [l] */
 };
 
 struct control_connection {
-	struct list link;	     /* [l] */
+	struct list link;              /* [l] */
 	struct control_server *server; /* [I] */
-	struct control_peer peer;    /* [I] */
-	int fd;			     /* [I] closed under the lock, so that free() shuts down no other */
+	struct control_peer peer;      /* [I] */
+	int fd; /* [I] closed under the lock, so that free() shuts down no other */
 };
 
 static json_object *answer_to(struct control_connection *connection, json_object *request)
@@ -83,7 +83,8 @@ static void serve(struct control_connection *connection)
 		if (r == 0)
 			answer = answer_to(connection, request);
 		else if (r == -EMSGSIZE)
-			answer = control_error(2, "request: longer than %u bytes", CONTROL_REQUEST_MAX);
+			answer = control_error(2, "request: longer than %u bytes",
+					       CONTROL_REQUEST_MAX);
 		else if (r == -EBADMSG)
 			answer = control_error(2, "request: not a JSON object on one line");
 		else
@@ -117,7 +118,8 @@ static int start_thread(pthread_t *ret_thread, bool detached, void *(*main)(void
 
 	sigfillset(&all);
 	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, detached ? PTHREAD_CREATE_DETACHED : PTHREAD_CREATE_JOINABLE);
+	pthread_attr_setdetachstate(&attr,
+				    detached ? PTHREAD_CREATE_DETACHED : PTHREAD_CREATE_JOINABLE);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	int err = pthread_create(ret_thread, &attr, main, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -135,7 +137,8 @@ static bool has_room_locked(struct control_server *server, uid_t uid)
 		return true; /* always heard: who could mend what keeps the others waiting */
 	list_for_each (other, &server->connections, link)
 		same += other->peer.uid == uid;
-	return server->nr_connections < CONTROL_CONNECTIONS_MAX && same < CONTROL_CONNECTIONS_PER_UID;
+	return server->nr_connections < CONTROL_CONNECTIONS_MAX &&
+	       same < CONTROL_CONNECTIONS_PER_UID;
 }
 
 static void set_timeouts(int fd)
@@ -159,7 +162,8 @@ static int add_connection(struct control_server *server, int fd)
 	if (!connection)
 		return -ENOMEM;
 	connection->server = server;
-	connection->peer = (struct control_peer){ .pid = cred.pid, .uid = cred.uid, .gid = cred.gid };
+	connection->peer =
+		(struct control_peer){ .pid = cred.pid, .uid = cred.uid, .gid = cred.gid };
 	connection->fd = fd;
 
 	LOCK_SCOPE(&server->lock);
@@ -197,7 +201,8 @@ static void *accept_main(void *arg)
 			return NULL;
 		_cleanup_close_ int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0) {
-			/* Out of descriptors: the waiting connection stays readable, do not spin on it. */
+			/* Out of descriptors: the waiting connection stays readable, do not spin on
+			 * it. */
 			if (errno == EMFILE || errno == ENFILE)
 				poll(&fds[1], 1, 100);
 			continue;
@@ -211,31 +216,52 @@ static void *accept_main(void *arg)
 	}
 }
 
-/* Binds the socket where clients look for it. All may connect: the handler knows who asks. */
-static int bind_socket(struct control_server *server, dev_t dev)
+/* Listens at @path. All may connect: the handler knows who asks. */
+static int listen_at(struct control_server *server, const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	char dir[PATH_MAX];
 	struct stat st;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	memcpy(address.sun_path, path, strlen(path) + 1);
+	if (unlink(path) < 0 && errno != ENOENT)
+		return -errno;
+	if (bind(server->listen_fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+		return -errno;
+	if (chmod(path, 0666) < 0 || lstat(path, &st) < 0 || listen(server->listen_fd, 128) < 0) {
+		int r = -errno;
+		unlink(path);
+		return r;
+	}
+	server->socket_ino = st.st_ino;
+	return 0;
+}
+
+/* Puts the socket where clients look for it. It gets its name only once it listens, so that a name
+ * behind which nobody listens is a dead one. The kernel gives a device number to one mount at a
+ * time: what had the name has lost its mount. */
+static int bind_socket(struct control_server *server, dev_t dev)
+{
+	char dir[PATH_MAX], path[PATH_MAX], temporary[PATH_MAX];
 
 	int r = control_runtime_dir(dir, sizeof(dir));
 	if (r < 0)
 		return r;
-	int n = snprintf(address.sun_path, sizeof(address.sun_path), "%s/%u:%u.sock", dir, major(dev),
-			 minor(dev));
-	if (n < 0 || (size_t)n >= sizeof(address.sun_path))
+	control_sweep_dead(dir);
+	int n = snprintf(path, sizeof(path), "%s/%u:%u.sock", dir, major(dev), minor(dev));
+	if (n < 0 || (size_t)n >= sizeof(server->path))
 		return -ENAMETOOLONG;
-	/* The kernel gives a device number to one mount at a time: what is there has lost its mount. */
-	if (unlink(address.sun_path) < 0 && errno != ENOENT)
-		return -errno;
-	if (bind(server->listen_fd, (struct sockaddr *)&address, sizeof(address)) < 0)
-		return -errno;
-	memcpy(server->path, address.sun_path, sizeof(server->path));
-	if (chmod(server->path, 0666) < 0 || lstat(server->path, &st) < 0)
-		return -errno;
-	server->socket_ino = st.st_ino;
-	if (listen(server->listen_fd, 128) < 0)
-		return -errno;
+	snprintf(temporary, sizeof(temporary), "%.90s/%d.new", dir, getpid());
+	r = listen_at(server, temporary);
+	if (r < 0)
+		return r;
+	if (rename(temporary, path) < 0) {
+		r = -errno;
+		unlink(temporary);
+		return r;
+	}
+	memcpy(server->path, path, (size_t)n + 1);
 	return 0;
 }
 

@@ -2,10 +2,10 @@
 /*
  * What the control channel may ask of a mount, and who may ask it.
  *
- * One table: name, right, function. Reading counters, switches and one's own quota is for everybody, as the
- * counters of a kernel are; the rest is for the user who mounted and for root. No function here takes an
- * inode lock: the channel must answer while every worker is stalled behind one. Requests and answers are
- * listed in control/README.md.
+ * One table: name, right, function. Reading counters, switches and one's own quota is for
+ * everybody, as the counters of a kernel are; the rest is for the user who mounted and for root. No
+ * function here takes an inode lock: the channel must answer while every worker is stalled behind
+ * one. Requests and answers are listed in control/README.md.
  */
 #include "fusefs/private.h"
 
@@ -97,14 +97,16 @@ static json_object *do_stats_reset(struct fs *fs, const struct control_peer *pee
 	return answer;
 }
 
-static json_object *do_tune_get(struct fs *fs, const struct control_peer *peer, json_object *request)
+static json_object *do_tune_get(struct fs *fs, const struct control_peer *peer,
+				json_object *request)
 {
 	json_object *answer = control_ok();
 	json_object_object_add(answer, "settings", fs_settings_json(fs));
 	return answer;
 }
 
-static json_object *do_tune_set(struct fs *fs, const struct control_peer *peer, json_object *request)
+static json_object *do_tune_set(struct fs *fs, const struct control_peer *peer,
+				json_object *request)
 {
 	json_object *set = json_object_object_get(request, "set");
 	_cleanup_free_ struct fs_switch *changes = NULL;
@@ -120,7 +122,8 @@ static json_object *do_tune_set(struct fs *fs, const struct control_peer *peer, 
 	{
 		if (!json_object_is_type(value, json_type_string))
 			return bad_request(key);
-		changes[nr++] = (struct fs_switch){ .key = key, .value = json_object_get_string(value) };
+		changes[nr++] =
+			(struct fs_switch){ .key = key, .value = json_object_get_string(value) };
 	}
 	int r = fs_settings_change(fs, changes, nr, false, &why);
 	if (r < 0)
@@ -164,13 +167,18 @@ static json_object *entry_json(const struct quota_entry *entry)
 	json_object *object = json_object_new_object();
 	json_object_object_add(object, "id", json_object_new_int64(entry->id));
 	json_object_object_add(object, "bytes", json_object_new_int64(entry->usage.bytes));
-	json_object_object_add(object, "bytes_soft", json_object_new_uint64(entry->limits.bytes_soft));
-	json_object_object_add(object, "bytes_hard", json_object_new_uint64(entry->limits.bytes_hard));
+	json_object_object_add(object, "bytes_soft",
+			       json_object_new_uint64(entry->limits.bytes_soft));
+	json_object_object_add(object, "bytes_hard",
+			       json_object_new_uint64(entry->limits.bytes_hard));
 	json_object_object_add(object, "bytes_expire", json_object_new_int64(entry->bytes_expire));
 	json_object_object_add(object, "inodes", json_object_new_int64(entry->usage.inodes));
-	json_object_object_add(object, "inodes_soft", json_object_new_uint64(entry->limits.inodes_soft));
-	json_object_object_add(object, "inodes_hard", json_object_new_uint64(entry->limits.inodes_hard));
-	json_object_object_add(object, "inodes_expire", json_object_new_int64(entry->inodes_expire));
+	json_object_object_add(object, "inodes_soft",
+			       json_object_new_uint64(entry->limits.inodes_soft));
+	json_object_object_add(object, "inodes_hard",
+			       json_object_new_uint64(entry->limits.inodes_hard));
+	json_object_object_add(object, "inodes_expire",
+			       json_object_new_int64(entry->inodes_expire));
 	return object;
 }
 
@@ -183,8 +191,10 @@ static json_object *quota_answer(struct fs *fs, enum quota_kind kind)
 	struct quota_grace grace;
 
 	quota_get_grace(fs->quota, kind, &grace);
-	json_object_object_add(object, "bytes_seconds", json_object_new_uint64(grace.bytes_seconds));
-	json_object_object_add(object, "inodes_seconds", json_object_new_uint64(grace.inodes_seconds));
+	json_object_object_add(object, "bytes_seconds",
+			       json_object_new_uint64(grace.bytes_seconds));
+	json_object_object_add(object, "inodes_seconds",
+			       json_object_new_uint64(grace.inodes_seconds));
 	json_object_object_add(answer, "grace", object);
 	json_object_object_add(answer, "now", json_object_new_int64(quota_now(fs->quota)));
 	json_object_object_add(answer, "backing", json_object_new_string(fs->backing));
@@ -235,7 +245,8 @@ static json_object *do_quota(struct fs *fs, const struct control_peer *peer, jso
 	return answer;
 }
 
-static json_object *do_repquota(struct fs *fs, const struct control_peer *peer, json_object *request)
+static json_object *do_repquota(struct fs *fs, const struct control_peer *peer,
+				json_object *request)
 {
 	_cleanup_free_ struct quota_entry *entries = NULL;
 	enum quota_kind kind;
@@ -254,7 +265,8 @@ static json_object *do_repquota(struct fs *fs, const struct control_peer *peer, 
 	return answer;
 }
 
-static json_object *do_setquota(struct fs *fs, const struct control_peer *peer, json_object *request)
+static json_object *do_setquota(struct fs *fs, const struct control_peer *peer,
+				json_object *request)
 {
 	struct quota_limits limits;
 	enum quota_kind kind;
@@ -273,7 +285,8 @@ static json_object *do_setquota(struct fs *fs, const struct control_peer *peer, 
 	return r < 0 ? failed(fs, "setquota", r) : control_ok();
 }
 
-static json_object *do_setgrace(struct fs *fs, const struct control_peer *peer, json_object *request)
+static json_object *do_setgrace(struct fs *fs, const struct control_peer *peer,
+				json_object *request)
 {
 	struct quota_grace grace;
 	enum quota_kind kind;
@@ -290,13 +303,18 @@ static json_object *do_setgrace(struct fs *fs, const struct control_peer *peer, 
 static json_object *drift_json(const struct fs_drift *drift)
 {
 	json_object *object = json_object_new_object();
-	json_object_object_add(object, "kind",
-			       json_object_new_string(drift->kind == QUOTA_USER ? "user" : "group"));
+	json_object_object_add(
+		object, "kind",
+		json_object_new_string(drift->kind == QUOTA_USER ? "user" : "group"));
 	json_object_object_add(object, "id", json_object_new_int64(drift->id));
-	json_object_object_add(object, "recorded_bytes", json_object_new_int64(drift->recorded_bytes));
-	json_object_object_add(object, "recorded_inodes", json_object_new_int64(drift->recorded_inodes));
-	json_object_object_add(object, "counted_bytes", json_object_new_int64(drift->counted_bytes));
-	json_object_object_add(object, "counted_inodes", json_object_new_int64(drift->counted_inodes));
+	json_object_object_add(object, "recorded_bytes",
+			       json_object_new_int64(drift->recorded_bytes));
+	json_object_object_add(object, "recorded_inodes",
+			       json_object_new_int64(drift->recorded_inodes));
+	json_object_object_add(object, "counted_bytes",
+			       json_object_new_int64(drift->counted_bytes));
+	json_object_object_add(object, "counted_inodes",
+			       json_object_new_int64(drift->counted_inodes));
 	return object;
 }
 

@@ -2,10 +2,11 @@
 /*
  * How a mount serves and how it ends.
  *
- * It ends in one of three ways, and always drains: somebody unmounts it; `chokefs umount` asks the daemon
- * to do so and waits to be told what could not be written; or a signal comes. A signal first tries a
- * plain unmount, while the workers still serve, so that pages the kernel holds of mapped files get
- * here; if the mount is in use, or a second signal comes, the session is ended and the mount detached.
+ * It ends in one of three ways, and always drains: somebody unmounts it; `chokefs umount` asks the
+ * daemon to do so and waits to be told what could not be written; or a signal comes. A signal first
+ * tries a plain unmount, while the workers still serve, so that pages the kernel holds of mapped
+ * files get here; if the mount is in use, or a second signal comes, the session is ended and the
+ * mount detached.
  *
  *	signal --> unmount in a thread --> done: the workers read ENODEV, the loop ends by itself
  *	                    |
@@ -14,8 +15,8 @@
  *	loop ends --> drain --> fs_life_umount() is told --> control channel stops --> daemon goes
  *
  * libfuse waits for its workers in the main thread, on a semaphore that only a signal interrupts:
- * that is what SIGUSR1 is for. All others are blocked everywhere and read by the keeper thread, which
- * also saves the quota's usage from time to time.
+ * that is what SIGUSR1 is for. All others are blocked everywhere and read by the keeper thread,
+ * which also saves the quota's usage from time to time.
  */
 #include "fusefs/private.h"
 
@@ -40,22 +41,22 @@
 
 /* Locks: I immutable   k the keeper's alone   l lock */
 struct fs_life {
-	struct fs *fs;	       /* [I] */
-	pthread_t main;	       /* [I] runs the loop */
-	pthread_t keeper;      /* [I] */
-	int signal_fd;	       /* [I] */
-	int stop_fd;	       /* [I] readable: the keeper returns */
-	int unmounted_fd;      /* [I] readable: the unmounting thread is done */
-	pthread_t unmounter;   /* [k] */
-	bool ending;	       /* [k] unmounter was started */
-	bool exiting;	       /* [k] the session was told to end */
-	uint64_t patience_ns;  /* [k] until then the unmount may take */
-	uint64_t save_ns;      /* [k] when usage is saved next */
+	struct fs *fs;        /* [I] */
+	pthread_t main;       /* [I] runs the loop */
+	pthread_t keeper;     /* [I] */
+	int signal_fd;        /* [I] */
+	int stop_fd;          /* [I] readable: the keeper returns */
+	int unmounted_fd;     /* [I] readable: the unmounting thread is done */
+	pthread_t unmounter;  /* [k] */
+	bool ending;          /* [k] unmounter was started */
+	bool exiting;         /* [k] the session was told to end */
+	uint64_t patience_ns; /* [k] until then the unmount may take */
+	uint64_t save_ns;     /* [k] when usage is saved next */
 	struct lock lock;
 	struct cond drained;
-	bool is_drained;	 /* [l] */
-	int drain_result;	 /* [l] */
-	json_object *unwritten;	 /* [l] */
+	bool is_drained;        /* [l] */
+	int drain_result;       /* [l] */
+	json_object *unwritten; /* [l] */
 };
 
 /* ---- unmounting ---- */
@@ -273,7 +274,8 @@ static json_object *name_of(struct fs *fs, struct fs_inode *inode)
 	char link[64], path[PATH_MAX], text[PATH_MAX + 64];
 	size_t prefix = strlen(fs->backing);
 
-	snprintf(text, sizeof(text), "%s: inode %llu", fs->mountpoint, (unsigned long long)inode->ino);
+	snprintf(text, sizeof(text), "%s: inode %llu", fs->mountpoint,
+		 (unsigned long long)inode->ino);
 	if (fs_inode_fd(fs, inode, &pinned) < 0)
 		return json_object_new_string(text);
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", pinned.fd);
@@ -286,8 +288,8 @@ static json_object *name_of(struct fs *fs, struct fs_inode *inode)
 	return json_object_new_string(text);
 }
 
-/* pages is set once and stays while the inode is held, so it is read without the inode's lock, which a stalled
- * worker may have. */
+/* pages is set once and stays while the inode is held, so it is read without the inode's lock,
+ * which a stalled worker may have. */
 static void survey_inode(struct fs_inode *inode, void *context)
 {
 	struct survey *survey = context;
@@ -321,7 +323,8 @@ size_t fs_life_drain(struct fs_life *life)
 	size_t count = json_object_array_length(paths);
 	for (size_t i = 0; i < count; i++)
 		log_error("%s: not written back: %s",
-			  json_object_get_string(json_object_array_get_idx(paths, i)), strerror(-r));
+			  json_object_get_string(json_object_array_get_idx(paths, i)),
+			  strerror(-r));
 
 	LOCK_SCOPE(&life->lock);
 	life->unwritten = paths;

@@ -9,9 +9,9 @@
  *	  exits with its code  <---   usable: one byte
  *	                              loop, drain, close
  *
- * Whatever fails before the byte is sent is said by the daemon on the terminal it still has, and its exit
- * code becomes the parent's. fs_end() takes down whatever there is, in the reverse order, so every step may
- * fail alike.
+ * Whatever fails before the byte is sent is said by the daemon on the terminal it still has, and
+ * its exit code becomes the parent's. fs_end() takes down whatever there is, in the reverse order,
+ * so every step may fail alike.
  */
 #include "fusefs/private.h"
 
@@ -32,10 +32,10 @@ struct run {
 	struct fs *fs;
 	const struct fs_mount_args *args;
 	struct fs_options options;
-	int ready_fd;	/* -1 in the foreground */
+	int ready_fd; /* -1 in the foreground */
 	int lock_fd;
 	bool mounted;
-	char *scratch;	/* heap: to be removed */
+	char *scratch;  /* heap: to be removed */
 	char *database; /* heap */
 };
 
@@ -82,7 +82,8 @@ static void prepare_process(const struct fs *fs)
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	/* Taking a caller's uid must not cost the capabilities: creds.c. Inherited by every thread. */
+	/* Taking a caller's uid must not cost the capabilities: creds.c. Inherited by every thread.
+	 */
 	if (fs->is_root && prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) < 0)
 		log_warning("cannot keep capabilities across changes of uid: %s", strerror(errno));
 }
@@ -141,7 +142,8 @@ static int make_scratch(struct run *run)
 		free(take_ptr(run->scratch));
 		return 1;
 	}
-	/* Its root is the root of a file system: open as / is; what is private in it has its own mode. */
+	/* Its root is the root of a file system: open as / is; what is private in it has its own
+	 * mode. */
 	if (run->fs->is_root)
 		chmod(run->scratch, 01777);
 	return 0;
@@ -170,7 +172,8 @@ static int take_place(struct run *run)
 	if (code == 0)
 		code = fs_place_open(fs, run->scratch ? run->scratch : run->args->backing,
 				     run->args->mountpoint);
-	if (code == 0 && fs_place_lock(fs->private_fd, fs->backing, fs->mountpoint, &run->lock_fd) < 0)
+	if (code == 0 &&
+	    fs_place_lock(fs->private_fd, fs->backing, fs->mountpoint, &run->lock_fd) < 0)
 		code = 1;
 	return code;
 }
@@ -187,7 +190,8 @@ static int open_quota(struct run *run)
 	}
 	int r = quota_open(run->database, &fs->quota, &clean, &why);
 	if (r == -EUCLEAN) {
-		log_error("%s: %s: `chokefs quotacheck --repair %s` rebuilds usage, limits that can be "
+		log_error("%s: %s: `chokefs quotacheck --repair %s` rebuilds usage, limits that "
+			  "can be "
 			  "read are kept",
 			  run->database, why ? why : "damaged", fs->backing);
 		return 1;
@@ -198,7 +202,7 @@ static int open_quota(struct run *run)
 	char *refused = NULL;
 	r = fs_settings_change(fs, NULL, 0, true, &refused);
 	free(refused);
-	if (r == 0 && !clean)
+	if (r == 0 && fs_recount_is_due(fs, clean))
 		r = fs_recount(fs);
 	return r < 0 ? fail(fs->backing, r) : 0;
 }
@@ -263,6 +267,8 @@ static int mount_session(struct run *run)
 
 	if (!options)
 		return fail("mount", -ENOMEM);
+	if (access("/dev/fuse", R_OK | W_OK) < 0)
+		return fail("/dev/fuse", -errno);
 	char *argv[] = { "chokefs", "-o", options, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
 	fuse_set_log_func(libfuse_says);
@@ -333,7 +339,7 @@ static int fs_end(struct run *run)
 
 static int serve(struct run *run)
 {
-	static int (*const steps[])(struct run *) = { take_place,    open_quota,   open_cache,
+	static int (*const steps[])(struct run *) = { take_place, open_quota, open_cache,
 						      mount_session, open_control };
 
 	prepare_process(run->fs);

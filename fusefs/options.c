@@ -2,9 +2,9 @@
 /*
  * Reads what follows -o: our switches, the options every mount has, and FUSE's.
  *
- * A misspelt switch that is passed over in silence makes a test prove nothing, so an option is known or
- * it is an error. Options that only mean something to mount(8) and fstab are accepted and dropped,
- * because mount helpers are handed them.
+ * A misspelt switch that is passed over in silence makes a test prove nothing, so an option is
+ * known or it is an error. Options that only mean something to mount(8) and fstab are accepted and
+ * dropped, because mount helpers are handed them.
  */
 #include "fusefs/private.h"
 
@@ -16,17 +16,37 @@
 
 /* Handed to the kernel by libfuse. */
 static const char *const kernel_options[] = {
-	"ro",  "rw",   "suid",	  "nosuid", "dev",  "nodev",   "exec",	      "noexec",
+	"ro",   "rw",    "suid",    "nosuid", "dev",     "nodev",        "exec", "noexec",
 	"sync", "async", "dirsync", "atime",  "noatime", "auto_unmount", NULL,
 };
 
 /* Of no meaning here: mount(8)'s own, and what holds anyway. */
 static const char *const dropped_options[] = {
-	"defaults",    "auto",	     "noauto",	      "user",	   "nouser",	 "users",
-	"owner",       "group",	     "nofail",	      "_netdev",   "relatime",	 "norelatime",
-	"strictatime", "diratime",   "nostrictatime", "lazytime",  "nolazytime", "nodiratime",
-	"silent",      "loud",	     "iversion",      "noiversion", "default_permissions",
-	"subtype=chokefs", NULL,
+	"defaults",
+	"auto",
+	"noauto",
+	"user",
+	"nouser",
+	"users",
+	"owner",
+	"group",
+	"nofail",
+	"_netdev",
+	"relatime",
+	"norelatime",
+	"strictatime",
+	"diratime",
+	"nostrictatime",
+	"lazytime",
+	"nolazytime",
+	"nodiratime",
+	"silent",
+	"loud",
+	"iversion",
+	"noiversion",
+	"default_permissions",
+	"subtype=chokefs",
+	NULL,
 };
 
 static const char *const dropped_prefixes[] = { "x-", "X-", "comment=", "user=", NULL };

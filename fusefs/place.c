@@ -2,9 +2,9 @@
 /*
  * Whether this backing may be served at this mount point, and by whom.
  *
- * Everything is checked before anything is mounted: a backing that lies in its own mount point would
- * be looked up through the mount, which waits for itself. One backing has one daemon, because two
- * caches over one file would each believe itself right; the lock is an flock(2) in the private
+ * Everything is checked before anything is mounted: a backing that lies in its own mount point
+ * would be looked up through the mount, which waits for itself. One backing has one daemon, because
+ * two caches over one file would each believe itself right; the lock is an flock(2) in the private
  * directory, which the kernel gives up with the daemon however it dies. What is written in the lock
  * file is only for messages.
  */
@@ -39,11 +39,11 @@ static int resolve_directory(const char *path, char **ret_real, struct stat *ret
 	_cleanup_free_ char *real = realpath(path, NULL);
 	if (!real || stat(real, ret_st) < 0) {
 		log_error("%s: %s", path, strerror(errno));
-		return 1;
+		return errno == ENOENT || errno == ENOTDIR ? 2 : 1;
 	}
 	if (!S_ISDIR(ret_st->st_mode)) {
 		log_error("%s: %s", path, strerror(ENOTDIR));
-		return 1;
+		return 2;
 	}
 	*ret_real = take_ptr(real);
 	return 0;
@@ -82,19 +82,22 @@ static bool has_ancestor(const char *path, const struct stat *wanted)
 	return false;
 }
 
-static int check_apart(const struct fs *fs, const struct stat *backing, const struct stat *mountpoint)
+static int check_apart(const struct fs *fs, const struct stat *backing,
+		       const struct stat *mountpoint)
 {
 	if (backing->st_dev == mountpoint->st_dev && backing->st_ino == mountpoint->st_ino) {
 		log_error("%s: backing and mount point are the same directory", fs->backing);
-		return 1;
+		return 2;
 	}
 	if (is_within(fs->backing, fs->mountpoint) || has_ancestor(fs->backing, mountpoint)) {
-		log_error("%s: the backing is inside the mount point %s", fs->backing, fs->mountpoint);
-		return 1;
+		log_error("%s: the backing is inside the mount point %s", fs->backing,
+			  fs->mountpoint);
+		return 2;
 	}
 	if (is_within(fs->mountpoint, fs->backing) || has_ancestor(fs->mountpoint, backing)) {
-		log_error("%s: the mount point is inside the backing %s", fs->mountpoint, fs->backing);
-		return 1;
+		log_error("%s: the mount point is inside the backing %s", fs->mountpoint,
+			  fs->backing);
+		return 2;
 	}
 	return 0;
 }
@@ -109,7 +112,7 @@ static int check_not_ours(const struct fs *fs, const struct stat *backing)
 	if (control_find_device(backing->st_dev, &mount) < 0)
 		return 0;
 	log_error("%s: the backing lies on a chokefs mount (%s)", fs->backing, mount.mountpoint);
-	return 1;
+	return 2;
 }
 
 static int open_backing(struct fs *fs)
@@ -120,7 +123,8 @@ static int open_backing(struct fs *fs)
 		return 1;
 	}
 	if (mkdirat(fs->backing_fd, FS_PRIVATE_DIR, 0700) < 0 && errno != EEXIST) {
-		log_error("%s/%s: cannot make it: %s", fs->backing, FS_PRIVATE_DIR, strerror(errno));
+		log_error("%s/%s: cannot make it: %s", fs->backing, FS_PRIVATE_DIR,
+			  strerror(errno));
 		return 1;
 	}
 	fs->private_fd = openat(fs->backing_fd, FS_PRIVATE_DIR,
@@ -202,7 +206,8 @@ static int complain_of_holder(int fd, const char *backing)
 
 static int write_holder(int fd, const char *mountpoint)
 {
-	if (ftruncate(fd, 0) < 0 || dprintf(fd, "%d %s\n", getpid(), mountpoint ? mountpoint : "") < 0)
+	if (ftruncate(fd, 0) < 0 ||
+	    dprintf(fd, "%d %s\n", getpid(), mountpoint ? mountpoint : "") < 0)
 		return -errno;
 	return 0;
 }
@@ -230,8 +235,8 @@ static int wait_for_lock(int fd, const char *backing)
 
 int fs_place_lock(int private_fd, const char *backing, const char *mountpoint, int *ret_fd)
 {
-	_cleanup_close_ int fd = openat(private_fd, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-					0600);
+	_cleanup_close_ int fd =
+		openat(private_fd, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0) {
 		int r = -errno;
 		log_error("%s/%s/%s: %s", backing, FS_PRIVATE_DIR, LOCK_NAME, strerror(-r));

@@ -2,10 +2,10 @@
 /*
  * The switches: one table of what they are called, what they accept and how they print.
  *
- * Mount options, `tune`, `stats` and the help texts all read this table, so that none of them can know
- * a switch the others do not. A change is made in three steps: the values in force are copied into a
- * draft, every new value is parsed into the draft, and only then is the draft put in force. One bad
- * value among several therefore changes nothing.
+ * Mount options, `tune`, `stats` and the help texts all read this table, so that none of them can
+ * know a switch the others do not. A change is made in three steps: the values in force are copied
+ * into a draft, every new value is parsed into the draft, and only then is the draft put in force.
+ * One bad value among several therefore changes nothing.
  *
  * What a printer writes the parser of the same row reads back to the same value.
  */
@@ -33,8 +33,8 @@ struct draft {
 
 struct field {
 	const char *key;
-	bool at_mount;	     /* cannot be changed live */
-	const char *help;    /* fs_settings_help() */
+	bool at_mount;    /* cannot be changed live */
+	const char *help; /* fs_settings_help() */
 	/* 0, or -errno and a static text that says what would have been right. */
 	int (*parse)(const char *text, struct draft *draft, const char **ret_why);
 	void (*print)(const struct draft *draft, char *buf, size_t len);
@@ -296,11 +296,13 @@ static void print_device(const struct draft *draft, char *buf, size_t len)
 	if (model->rate)
 		at = add_part(buf, len, at, "rate", format_size(model->rate, value, sizeof(value)));
 	if (model->latency_ns) {
-		snprintf(value, sizeof(value), "%" PRIu64 "ms", (uint64_t)(model->latency_ns / NSEC_PER_MSEC));
+		snprintf(value, sizeof(value), "%" PRIu64 "ms",
+			 (uint64_t)(model->latency_ns / NSEC_PER_MSEC));
 		at = add_part(buf, len, at, "latency", value);
 	}
 	if (model->seek_ns) {
-		snprintf(value, sizeof(value), "%" PRIu64 "ms", (uint64_t)(model->seek_ns / NSEC_PER_MSEC));
+		snprintf(value, sizeof(value), "%" PRIu64 "ms",
+			 (uint64_t)(model->seek_ns / NSEC_PER_MSEC));
 		at = add_part(buf, len, at, "seek", value);
 	}
 	if (model->depth) {
@@ -314,34 +316,38 @@ static void print_device(const struct draft *draft, char *buf, size_t len)
 /* ---- the table ---- */
 
 #define LIVE(name, values, initial, meaning)                                                       \
-	{ #name, false, #name "\t" values "\t" initial "\t" meaning, parse_##name, print_##name }
+	{                                                                                          \
+#name, false, #name "\t" values "\t" initial "\t" meaning, parse_##name,           \
+			print_##name                                                               \
+	}
 #define FIXED(name, values, initial, meaning)                                                      \
-	{ #name, true, #name "\t" values "\t" initial "\t" meaning " (at mount only)",              \
-	  parse_##name, print_##name }
+	{                                                                                          \
+#name, true, #name "\t" values "\t" initial "\t" meaning " (at mount only)",       \
+			parse_##name, print_##name                                                 \
+	}
 
 static const struct field fields[] = {
 	LIVE(rollback, "list|bounded|ordered|reserve", "reserve",
-	      "how a refused write is undone; reserve asks the quota first and undoes nothing"),
+	     "how a refused write is undone; reserve asks the quota first and undoes nothing"),
 	LIVE(undo, "all|keep|default", "default",
-	      "all: a refused write leaves nothing; keep: what fitted stays; default: keep for reserve, else all"),
+	     "all: a refused write leaves nothing; keep: what fitted stays; default: keep for "
+	     "reserve, else all"),
 	FIXED(block_size, "4K...64K", "4K", "unit of charging and allocation"),
 	LIVE(cache_bytes, "SIZE", "a quarter of RAM", "limit of resident pages, clean and dirty"),
 	LIVE(dirty_bytes, "SIZE", "0", "writers are throttled here; 0: 20 % of cache_bytes"),
-	LIVE(dirty_background_bytes, "SIZE", "0",
-	      "write-back starts here; 0: 10 % of cache_bytes"),
+	LIVE(dirty_background_bytes, "SIZE", "0", "write-back starts here; 0: 10 % of cache_bytes"),
 	LIVE(dirty_expire_centisecs, "TIME", "3000", "age at which dirty pages are due"),
 	LIVE(dirty_writeback_centisecs, "TIME", "500",
-	      "how often the flusher looks for due pages; 0: never"),
+	     "how often the flusher looks for due pages; 0: never"),
 	LIVE(congestion, "none|skip|block", "block", "what a congested gate does to a pass"),
 	LIVE(congestion_kb, "KIB", "0",
-	      "outstanding write-back at which the gate closes; 0: the kernel's formula"),
+	     "outstanding write-back at which the gate closes; 0: the kernel's formula"),
 	LIVE(completion, "stream|batch", "stream", "when a written page counts as clean"),
-	LIVE(restart_poll_ms, "TIME", "200",
-	      "how often throttled writers wake a sleeping flusher"),
+	LIVE(restart_poll_ms, "TIME", "200", "how often throttled writers wake a sleeping flusher"),
 	LIVE(pass_bytes, "SIZE", "0",
-	      "longest write-back pass; 0: half a second of measured bandwidth"),
+	     "longest write-back pass; 0: half a second of measured bandwidth"),
 	LIVE(device, "none|rate=SIZE:latency=TIME:seek=TIME:depth=N", "none",
-	      "model of a device between the cache and the backing"),
+	     "model of a device between the cache and the backing"),
 	FIXED(workers, "1...1024", "10", "FUSE worker threads"),
 	LIVE(enforce, "off|on|root", "on", "whether limits refuse; root: root is limited too"),
 	LIVE(clock_offset, "[+-]TIME", "0", "added to the clock that grace periods use"),
@@ -419,15 +425,17 @@ void fs_settings_init(struct fs *fs)
 		.enforce = QUOTA_ENFORCE_ON,
 		.block_size = WB_PAGE_SIZE,
 		.workers = 10,
-		.wb = {
-			.cache_bytes = max_u64(round_down_pow2(wb_cache_max_bytes() / 4, WB_PAGE_SIZE),
-					       CACHE_BYTES_MIN),
-			.dirty_expire_centisecs = 3000,
-			.dirty_writeback_centisecs = 500,
-			.congestion = WB_CONGESTION_BLOCK,
-			.completion = WB_COMPLETION_STREAM,
-			.restart_poll_ms = 200,
-		},
+		.wb =
+			{
+				.cache_bytes = max_u64(
+					round_down_pow2(wb_cache_max_bytes() / 4, WB_PAGE_SIZE),
+					CACHE_BYTES_MIN),
+				.dirty_expire_centisecs = 3000,
+				.dirty_writeback_centisecs = 500,
+				.congestion = WB_CONGESTION_BLOCK,
+				.completion = WB_COMPLETION_STREAM,
+				.restart_poll_ms = 200,
+			},
 	};
 	draft_apply_locked(fs, &draft);
 }

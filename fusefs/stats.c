@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The counters of all layers as one JSON object: `stats --json`, from which the other forms are made.
+ * The counters of all layers as one JSON object: `stats --json`, from which the other forms are
+ * made.
  *
- * Keys are a contract (README, `chokefs stats`); they may be added to. It reads atomics and the layers' own
- * snapshots, never an inode lock, since the counters matter most while every worker is stalled.
+ * Keys are a contract (README, `chokefs stats`); they may be added to. It reads atomics and the
+ * layers' own snapshots, never an inode lock, since the counters matter most while every worker is
+ * stalled.
  */
 #include "fusefs/private.h"
 
@@ -144,7 +146,8 @@ static json_object *memory_json(struct fs *fs, const struct wb_stats *stats)
 	add_u64(object, "bookkeeping_bytes", stats->cache.bookkeeping_bytes);
 	json_object_object_add(
 		object, "bookkeeping_bytes_per_page",
-		json_object_new_double(pages ? (double)stats->cache.bookkeeping_bytes / (double)pages : 0));
+		json_object_new_double(
+			pages ? (double)stats->cache.bookkeeping_bytes / (double)pages : 0));
 	add_u64(object, "inodes", fs_inodes_count(fs));
 	return object;
 }

@@ -39,16 +39,16 @@ refused 2 "" "$CHOKEFS" mount "$b"
 refused 2 "" "$CHOKEFS" mount "$b" "$m" extra
 
 begin "a backing that is missing, a file, or one with the mount point"
-refused 1 "$CHOKE_TMP/gone" "$CHOKEFS" mount "$CHOKE_TMP/gone" "$m"
-refused 1 "$CHOKE_TMP/file" "$CHOKEFS" mount "$CHOKE_TMP/file" "$m"
-refused 1 "$b" "$CHOKEFS" mount "$b" "$b"
+refused 2 "$CHOKE_TMP/gone" "$CHOKEFS" mount "$CHOKE_TMP/gone" "$m"
+refused 2 "$CHOKE_TMP/file" "$CHOKEFS" mount "$CHOKE_TMP/file" "$m"
+refused 2 "$b" "$CHOKEFS" mount "$b" "$b"
 mkdir "$b/inside"
-refused 1 "$b" "$CHOKEFS" mount "$b" "$b/inside"
+refused 2 "$b" "$CHOKEFS" mount "$b" "$b/inside"
 mkdir "$m/inside"
-refused 1 "$m/inside" "$CHOKEFS" mount "$m/inside" "$m"
+refused 2 "$m/inside" "$CHOKEFS" mount "$m/inside" "$m"
 rmdir "$m/inside"
-refused 1 "$CHOKE_TMP/gone" "$CHOKEFS" mount "$b" "$CHOKE_TMP/gone"
-refused 1 "$CHOKE_TMP/file" "$CHOKEFS" mount "$b" "$CHOKE_TMP/file"
+refused 2 "$CHOKE_TMP/gone" "$CHOKEFS" mount "$b" "$CHOKE_TMP/gone"
+refused 2 "$CHOKE_TMP/file" "$CHOKEFS" mount "$b" "$CHOKE_TMP/file"
 
 begin "a backing that is served already, and a mount point that is busy"
 "$CHOKEFS" mount "$b" "$m"
@@ -80,9 +80,9 @@ expect_eq "$(stat_json settings.congestion)" block
 
 begin "commands on what is not a chokefs mount"
 for command in "tune" "stats" "repquota -u" "umount" "quota" "setquota -u 1000 0 0 0 0"; do
-	refused 1 "$m" "$CHOKEFS" $command "$m"
-	refused 1 "$CHOKE_TMP/gone" "$CHOKEFS" $command "$CHOKE_TMP/gone"
-	refused 1 /proc "$CHOKEFS" $command /proc
+	refused 2 "$m" "$CHOKEFS" $command "$m"
+	refused 2 "$CHOKE_TMP/gone" "$CHOKEFS" $command "$CHOKE_TMP/gone"
+	refused 2 /proc "$CHOKEFS" $command /proc
 done
 
 begin "unknown trials and trial files"

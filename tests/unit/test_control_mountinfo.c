@@ -10,8 +10,10 @@
 
 static const char table[] =
 	"22 27 0:21 / /proc rw,nosuid shared:12 - proc proc rw\n"
-	"36 35 98:0 /mnt1 /mnt/two\\040words rw,noatime master:1 - ext4 /dev/root rw,errors=continue\n"
-	"40 35 0:50 / /srv/choke rw,nosuid - fuse.chokefs /back\\134slash\\011tab rw,user_id=1000,group_id=0\n"
+	"36 35 98:0 /mnt1 /mnt/two\\040words rw,noatime master:1 - ext4 /dev/root "
+	"rw,errors=continue\n"
+	"40 35 0:50 / /srv/choke rw,nosuid - fuse.chokefs /back\\134slash\\011tab "
+	"rw,user_id=1000,group_id=0\n"
 	"41 35 0:51 / /stack rw - tmpfs tmpfs rw\n"
 	"42 41 0:52 / /stack rw shared:3 master:4 propagate_from:2 - fuse.chokefs /b rw,user_id=0\n"
 	"not a line\n"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A server and its clients in one process: round trips, a slow request beside fast ones, bad input, the end. */
+/* A server and its clients in one process: round trips, a slow request beside fast ones, bad input,
+ * the end. */
 #include "control/private.h"
 
 #include <check.h>
@@ -95,7 +96,8 @@ static void *call_wait(void *arg)
 	struct fixture *fixture = arg;
 	_cleanup_json_ json_object *answer = NULL;
 	int r = call(fixture, "wait", &answer);
-	return (void *)(intptr_t)(r == 0 && json_object_get_boolean(json_object_object_get(answer, "ok")));
+	return (void *)(intptr_t)(r == 0 &&
+				  json_object_get_boolean(json_object_object_get(answer, "ok")));
 }
 
 /* A raw connection, for what control_call() would never send. */
@@ -104,8 +106,8 @@ static int connect_raw(const struct fixture *fixture)
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	char dir[PATH_MAX / 2];
 	ck_assert_int_eq(control_runtime_dir(dir, sizeof(dir)), 0);
-	snprintf(address.sun_path, sizeof(address.sun_path), "%.80s/%u:%u.sock", dir, major(fixture->dev),
-		 minor(fixture->dev));
+	snprintf(address.sun_path, sizeof(address.sun_path), "%.80s/%u:%u.sock", dir,
+		 major(fixture->dev), minor(fixture->dev));
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	return fd;
@@ -119,7 +121,8 @@ START_TEST(an_answer_carries_what_was_asked_and_who_the_kernel_says_asked)
 	_cleanup_json_ json_object *answer = NULL;
 	json_object_object_add(request, "text", json_object_new_string("a\nb \"c\" /"));
 	ck_assert_int_eq(control_call(fixture.dev, request, &answer), 0);
-	ck_assert_str_eq(json_object_get_string(json_object_object_get(answer, "text")), "a\nb \"c\" /");
+	ck_assert_str_eq(json_object_get_string(json_object_object_get(answer, "text")),
+			 "a\nb \"c\" /");
 	ck_assert_int_eq(json_object_get_int(json_object_object_get(answer, "pid")), getpid());
 	ck_assert_int_eq(json_object_get_int64(json_object_object_get(answer, "uid")), geteuid());
 	control_server_free(fixture.server);
@@ -198,7 +201,8 @@ START_TEST(a_stale_socket_is_replaced)
 	char dir[PATH_MAX / 2], path[PATH_MAX];
 
 	ck_assert_int_eq(control_runtime_dir(dir, sizeof(dir)), 0);
-	snprintf(path, sizeof(path), "%s/%u:%u.sock", dir, major(unused_dev()), minor(unused_dev()));
+	snprintf(path, sizeof(path), "%s/%u:%u.sock", dir, major(unused_dev()),
+		 minor(unused_dev()));
 	ck_assert_int_eq(mknod(path, S_IFSOCK | 0600, 0), 0);
 	set_up(&fixture);
 	ck_assert_int_eq(call(&fixture, "echo", &answer), 0);
@@ -223,9 +227,16 @@ static int exit_of(const struct fixture *fixture, const char *text, size_t len)
 START_TEST(what_is_no_request_is_refused_with_a_reason)
 {
 	static const char *const bad[] = {
-		"nonsense\n", "[]\n", "\n", "{}\n", "{\"cmd\":1}\n", "{\"cmd\":\"echo\"} {}\n", "{\"cmd\":\n",
+		"nonsense\n",
+		"[]\n",
+		"\n",
+		"{}\n",
+		"{\"cmd\":1}\n",
+		"{\"cmd\":\"echo\"} {}\n",
+		"{\"cmd\":\n",
 		"{\"cmd\":\"unknown\"}\n",
-		"{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}\n",
+		"{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}"
+		"\n",
 	};
 	struct fixture fixture;
 	set_up(&fixture);
@@ -271,7 +282,8 @@ START_TEST(control_error_names_text_and_exit_code)
 {
 	_cleanup_json_ json_object *answer = control_error(2, "%s=%d: no", "key", 5);
 	ck_assert(!json_object_get_boolean(json_object_object_get(answer, "ok")));
-	ck_assert_str_eq(json_object_get_string(json_object_object_get(answer, "error")), "key=5: no");
+	ck_assert_str_eq(json_object_get_string(json_object_object_get(answer, "error")),
+			 "key=5: no");
 	ck_assert_int_eq(json_object_get_int(json_object_object_get(answer, "exit")), 2);
 }
 END_TEST

@@ -27,14 +27,22 @@ static const char *shown(struct fs *fs, const char *key, char *buf, size_t len)
 START_TEST(defaults_are_those_of_the_interface)
 {
 	static const char *const defaults[][2] = {
-		{ "rollback", "reserve" },    { "undo", "keep" },
-		{ "block_size", "4K" },	      { "dirty_bytes", "0" },
-		{ "dirty_background_bytes", "0" }, { "dirty_expire_centisecs", "3000" },
-		{ "dirty_writeback_centisecs", "500" }, { "congestion", "block" },
-		{ "congestion_kb", "0" },     { "completion", "stream" },
-		{ "restart_poll_ms", "200" }, { "pass_bytes", "0" },
-		{ "device", "none" },	      { "workers", "10" },
-		{ "enforce", "on" },	      { "clock_offset", "0" },
+		{ "rollback", "reserve" },
+		{ "undo", "keep" },
+		{ "block_size", "4K" },
+		{ "dirty_bytes", "0" },
+		{ "dirty_background_bytes", "0" },
+		{ "dirty_expire_centisecs", "3000" },
+		{ "dirty_writeback_centisecs", "500" },
+		{ "congestion", "block" },
+		{ "congestion_kb", "0" },
+		{ "completion", "stream" },
+		{ "restart_poll_ms", "200" },
+		{ "pass_bytes", "0" },
+		{ "device", "none" },
+		{ "workers", "10" },
+		{ "enforce", "on" },
+		{ "clock_offset", "0" },
 		{ "engine", "auto" },
 	};
 	_cleanup_free_ struct fs *fs = fs_of_settings();
@@ -71,7 +79,8 @@ static const char *const good[][3] = {
 	{ "pass_bytes", "1M", "1M" },
 	{ "device", "rate=64M", "rate=64M" },
 	{ "device", "seek=8ms:rate=1K", "rate=1K:seek=8ms" },
-	{ "device", "rate=64M:latency=2ms:seek=8ms:depth=32", "rate=64M:latency=2ms:seek=8ms:depth=32" },
+	{ "device", "rate=64M:latency=2ms:seek=8ms:depth=32",
+	  "rate=64M:latency=2ms:seek=8ms:depth=32" },
 	{ "device", "latency=1s", "latency=1000ms" },
 	{ "device", "none", "none" },
 	{ "workers", "1", "1" },
@@ -102,22 +111,51 @@ START_TEST(good_values_are_taken_and_print_as_what_reads_back_the_same)
 END_TEST
 
 static const char *const bad[][2] = {
-	{ "rollback", "lists" },     { "rollback", "" },	  { "rollback", "LIST" },
-	{ "undo", "some" },	     { "block_size", "12Q" },	  { "block_size", "2K" },
-	{ "block_size", "12K" },     { "block_size", "128K" },	  { "cache_bytes", "12Q" },
-	{ "cache_bytes", "-1" },     { "cache_bytes", "1023K" },  { "cache_bytes", "9999999T" },
-	{ "cache_bytes", "1000T" },  { "dirty_bytes", "" },	  { "dirty_bytes", "10%" },
-	{ "dirty_background_bytes", "1.5M" }, { "dirty_expire_centisecs", "5 s" },
-	{ "dirty_writeback_centisecs", "99999999999" }, { "congestion", "wait" },
-	{ "congestion_kb", "x" },    { "completion", "stream,batch" }, { "restart_poll_ms", "-5" },
-	{ "pass_bytes", "1MB" },     { "device", "" },		  { "device", "fast" },
-	{ "device", "rate=12Q" },    { "device", "rate=1M:" },	  { "device", "rate=1M::seek=1ms" },
-	{ "device", "speed=1M" },    { "device", "rate" },	  { "device", "depth=-1" },
-	{ "device", "depth=4294967296" }, { "device", "none:rate=1M" }, { "workers", "0" },
-	{ "workers", "1025" },	     { "workers", "ten" },	  { "enforce", "yes" },
-	{ "clock_offset", "+-7d" },  { "clock_offset", "7dd" },	  { "clock_offset", "500ms" },
-	{ "clock_offset", "+" },     { "clock_offset", "40000000h" }, { "engine", "aio" },
-	{ "frobnicate", "1" },	     { "", "" },
+	{ "rollback", "lists" },
+	{ "rollback", "" },
+	{ "rollback", "LIST" },
+	{ "undo", "some" },
+	{ "block_size", "12Q" },
+	{ "block_size", "2K" },
+	{ "block_size", "12K" },
+	{ "block_size", "128K" },
+	{ "cache_bytes", "12Q" },
+	{ "cache_bytes", "-1" },
+	{ "cache_bytes", "1023K" },
+	{ "cache_bytes", "9999999T" },
+	{ "cache_bytes", "1000T" },
+	{ "dirty_bytes", "" },
+	{ "dirty_bytes", "10%" },
+	{ "dirty_background_bytes", "1.5M" },
+	{ "dirty_expire_centisecs", "5 s" },
+	{ "dirty_writeback_centisecs", "99999999999" },
+	{ "congestion", "wait" },
+	{ "congestion_kb", "x" },
+	{ "completion", "stream,batch" },
+	{ "restart_poll_ms", "-5" },
+	{ "pass_bytes", "1MB" },
+	{ "device", "" },
+	{ "device", "fast" },
+	{ "device", "rate=12Q" },
+	{ "device", "rate=1M:" },
+	{ "device", "rate=1M::seek=1ms" },
+	{ "device", "speed=1M" },
+	{ "device", "rate" },
+	{ "device", "depth=-1" },
+	{ "device", "depth=4294967296" },
+	{ "device", "none:rate=1M" },
+	{ "workers", "0" },
+	{ "workers", "1025" },
+	{ "workers", "ten" },
+	{ "enforce", "yes" },
+	{ "clock_offset", "+-7d" },
+	{ "clock_offset", "7dd" },
+	{ "clock_offset", "500ms" },
+	{ "clock_offset", "+" },
+	{ "clock_offset", "40000000h" },
+	{ "engine", "aio" },
+	{ "frobnicate", "1" },
+	{ "", "" },
 };
 
 START_TEST(bad_values_are_refused_with_key_and_value_and_change_nothing)
@@ -127,8 +165,8 @@ START_TEST(bad_values_are_refused_with_key_and_value_and_change_nothing)
 		_cleanup_free_ char *why = NULL;
 		char before[128], after[128];
 		shown(fs, bad[i][0], before, sizeof(before));
-		ck_assert_msg(fs_settings_set(fs, bad[i][0], bad[i][1], true, &why) < 0, "%s=%s was taken",
-			      bad[i][0], bad[i][1]);
+		ck_assert_msg(fs_settings_set(fs, bad[i][0], bad[i][1], true, &why) < 0,
+			      "%s=%s was taken", bad[i][0], bad[i][1]);
 		ck_assert_ptr_nonnull(why);
 		ck_assert_ptr_nonnull(strstr(why, bad[i][0]));
 		if (fs_settings_is_key(bad[i][0]))
@@ -141,7 +179,8 @@ END_TEST
 
 START_TEST(of_several_changes_one_bad_value_sets_none)
 {
-	const struct fs_switch changes[] = { { "rollback", "list" }, { "congestion", "skip" },
+	const struct fs_switch changes[] = { { "rollback", "list" },
+					     { "congestion", "skip" },
 					     { "restart_poll_ms", "soon" } };
 	_cleanup_free_ struct fs *fs = fs_of_settings();
 	_cleanup_free_ char *why = NULL;
@@ -159,10 +198,10 @@ END_TEST
 START_TEST(undo_follows_rollback_until_it_is_set)
 {
 	static const char *const steps[][3] = {
-		{ "rollback", "list", "all" },	   { "rollback", "bounded", "all" },
-		{ "rollback", "ordered", "all" },  { "rollback", "reserve", "keep" },
-		{ "undo", "all", "all" },	   { "rollback", "list", "all" },
-		{ "undo", "keep", "keep" },	   { "undo", "default", "all" },
+		{ "rollback", "list", "all" },    { "rollback", "bounded", "all" },
+		{ "rollback", "ordered", "all" }, { "rollback", "reserve", "keep" },
+		{ "undo", "all", "all" },         { "rollback", "list", "all" },
+		{ "undo", "keep", "keep" },       { "undo", "default", "all" },
 	};
 	_cleanup_free_ struct fs *fs = fs_of_settings();
 	char buf[128], *why = NULL;
@@ -175,7 +214,8 @@ END_TEST
 
 START_TEST(what_is_fixed_at_mount_is_refused_later)
 {
-	static const char *const fixed[][2] = { { "block_size", "8K" }, { "workers", "3" },
+	static const char *const fixed[][2] = { { "block_size", "8K" },
+						{ "workers", "3" },
 						{ "engine", "pwrite" } };
 	_cleanup_free_ struct fs *fs = fs_of_settings();
 	for (size_t i = 0; i < 3; i++) {
