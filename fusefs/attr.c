@@ -158,7 +158,9 @@ static int set_mode(struct fs *fs, struct fs_inode *inode, mode_t mode)
 
 	if (r < 0)
 		return r;
-	return chmod(fs_fd_path(fd.fd).text, mode & 07777) < 0 ? -errno : 0;
+	r = chmod(fs_fd_path(fd.fd).text, mode & 07777) < 0 ? -errno : 0;
+	atomic_store(&inode->no_setid, false);
+	return r;
 }
 
 static struct timespec time_to_set(int to_set, int set, int set_now, const struct timespec *given)
@@ -203,6 +205,8 @@ static int setattr(struct fs *fs, fuse_req_t req, struct fs_inode *inode, const 
 
 	if (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
 		r = set_owner(fs, req, inode, attr, to_set);
+	if (r == 0 && to_set & FUSE_SET_ATTR_SIZE)
+		r = fs_inode_kill_setid(fs, inode);
 	if (r == 0 && to_set & FUSE_SET_ATTR_SIZE)
 		r = attr->st_size < 0 ? -EINVAL
 				      : fs_inode_truncate(fs, inode, (uint64_t)attr->st_size);

@@ -84,7 +84,9 @@ static int open_inode(struct fs *fs, struct fs_inode *inode, struct fuse_file_in
 	int r = open_pages(fs, inode, -1, fi);
 	if (r < 0 || !(fi->flags & O_TRUNC))
 		return r;
-	r = fs_inode_truncate(fs, inode, 0);
+	r = fs_inode_kill_setid(fs, inode);
+	if (r == 0)
+		r = fs_inode_truncate(fs, inode, 0);
 	if (r < 0)
 		handle_free(fs, fs_handle_of(fi));
 	return r;

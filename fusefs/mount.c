@@ -283,7 +283,10 @@ static int mount_session(struct run *run)
 		return 1;
 	}
 	run->mounted = true;
-	int r = control_find_mount(fs->mountpoint, &mount);
+	int r = fs_channel_attach(fs);
+	if (r < 0)
+		return fail(fs->mountpoint, r);
+	r = control_find_mount(fs->mountpoint, &mount);
 	if (r < 0)
 		return fail(fs->mountpoint, r);
 	fs->mount_dev = mount.dev;

@@ -77,6 +77,7 @@ struct fs_op_stats {
 	struct hist latency;
 };
 
+struct fs_inode;
 struct fs_inodes;
 struct fs_life;
 
@@ -101,6 +102,11 @@ struct fs {
 	struct quota *quota;	      /* [I] */
 	struct control_server *control; /* [I] */
 	struct fs_life *life;	      /* [I] how the mount ends: life.c */
+	struct {
+		uint64_t init_unique; /* of INIT while it is being answered */
+		uint32_t offered;     /* its flags */
+		bool killpriv_v2;     /* [I] once mounted */
+	} channel;		      /* channel.c */
 	pthread_rwlock_t freeze;      /* shared by whatever changes a charge; exclusive by quotacheck. Prefers the writer */
 	struct fs_op_stats ops[FS_OP_COUNT];
 };
@@ -133,6 +139,17 @@ static inline void fs_freeze_end(pthread_rwlock_t **lock)
 	_cleanup_(fs_freeze_end) pthread_rwlock_t *charge_scope_ = &(fs)->freeze;                  \
 	pthread_rwlock_rdlock(charge_scope_)
 
+/* ---- what libfuse does not hand on (channel.c), and what follows from it (setid.c) ---- */
+
+/** Puts itself between the kernel and libfuse; after the mount, before the loop. 0 or -errno. */
+int fs_channel_attach(struct fs *fs);
+/** True if the request that this thread serves wants set-id bits cleared. */
+bool fs_channel_kills_privs(void);
+/** Clears set-id bits if the request being served says so. No lock needed. 0 or -errno. */
+int fs_inode_kill_setid(struct fs *fs, struct fs_inode *inode);
+/** The same for requests that cannot say so: unless the caller is root. */
+int fs_inode_kill_setid_of(struct fs *fs, struct fs_inode *inode, fuse_req_t req);
+
 /* ---- inodes (inode.c) ----
  * A node id is the backing's inode number (the root: FUSE_ROOT_ID), its generation the backing's. While the kernel knows an inode
  * or somebody holds it, it stays in the table; an O_PATH descriptor is opened from its handle when one is needed and kept
@@ -162,6 +179,7 @@ struct fs_inode {
 	uint32_t opens;	       /* [l] handles of regular files */
 	bool unlinked;	       /* [l] no name left */
 	bool refunded;	       /* [l] unlinked and given back */
+	_Atomic bool no_setid; /* [a] known to have no set-id bit that a write would clear; forgotten by chmod */
 	struct wb_file *pages; /* [l] regular files, from the first open on; NULL before */
 	struct fs_blocks *blocks; /* [l] which blocks are charged; NULL until loaded */
 

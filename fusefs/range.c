@@ -136,6 +136,8 @@ void fs_do_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off
 	else if (mode & ~known)
 		r = -EOPNOTSUPP;
 	if (r == 0)
+		r = fs_inode_kill_setid_of(op.fs, falloc.inode, req);
+	if (r == 0)
 		r = fallocate_inode(&falloc);
 	fs_op_reply_err(&op, r);
 }
@@ -269,6 +271,8 @@ void fs_do_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, stru
 	else if (off_out > INT64_MAX - (off_t)copy.len)
 		done = -EFBIG;
 	else
+		done = fs_inode_kill_setid_of(op.fs, copy.out, req);
+	if (done == 0)
 		done = copy_inodes(&copy);
 	if (done < 0) {
 		fs_op_reply_err(&op, (int)done);

@@ -234,6 +234,8 @@ void fs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, o
 	wb_throttle(op.fs->cache, size); /* before any lock: what it waits for may need them */
 	choose_mode(&write);
 	if (size > 0)
+		r = fs_inode_kill_setid(op.fs, write.inode);
+	if (size > 0 && r == 0)
 		r = write_file(&write);
 	if (r < 0) {
 		fs_op_reply_err(&op, r);
