@@ -236,7 +236,7 @@ void wb_cache_get_stats(struct wb_cache *cache, struct wb_stats *ret)
 	ret->cache.reclaimed = atomic_load(&cache->reclaimed);
 	ret->cache.created = atomic_load(&cache->created);
 	ret->cache.limit_pages = atomic_load(&cache->arena.nr_limit);
-	ret->cache.bookkeeping_bytes = sizeof(struct wb_page);
+	ret->cache.bookkeeping_bytes = ret->cache.pages * sizeof(struct wb_page);
 	ret->cache.oldest_dirty_ns = oldest_dirty_ns(cache);
 	lock_take(&cache->files_lock);
 	ret->cache.files = cache->nr_files;

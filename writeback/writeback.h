@@ -75,7 +75,8 @@ struct wb_stats {
 	} rollback;
 	struct {
 		uint64_t pages, dirty, writeback, files, reclaimed, oldest_dirty_ns;
-		uint64_t limit_pages, bookkeeping_bytes, created;
+		uint64_t limit_pages, created;
+		uint64_t bookkeeping_bytes; /* of all resident pages, their places in index and lists included */
 	} cache;
 	struct {
 		bool congested;
