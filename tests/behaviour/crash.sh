@@ -45,13 +45,13 @@ for round in $(seq 0 $((rounds - 1))); do
 	begin "round $round (${options[round]}): every byte that an fsync covered is there after kill -9"
 	pids=()
 	for i in 0 1 2 3; do
-		as_uid $((1000 + i % 2)) "$writer" write "$MNT/file.$i" "$logs/$i" $((round * 10000000 + i)) \
+		as_uid $((1000 + i % 2)) "$writer" write "$MNT/file.$round.$i" "$logs/$round.$i" $((round * 10000000)) \
 			>"$CHOKE_TMP/said.$i" 2>&1 &
 		pids+=($!)
 	done
 	sleep 0.$((RANDOM % 9 + 1))
 	sleep $((RANDOM % 2))
-	wait_until 30 test -s "$logs/0"
+	wait_until 30 test -s "$logs/$round.0"
 	for pid in "${pids[@]}"; do
 		kill -0 "$pid" || fail "a writer ended before the crash: $(cat "$CHOKE_TMP"/said.*)"
 	done
@@ -59,7 +59,7 @@ for round in $(seq 0 $((rounds - 1))); do
 	writers_end "${pids[@]}"
 	mount_again -o "${options[(round + 1) % rounds]}"
 	for i in 0 1 2 3; do
-		expect_rc 0 "$writer" verify "$MNT/file.$i" "$logs/$i"
+		expect_rc 0 "$writer" verify "$MNT/file.$round.$i" "$logs/$round.$i"
 		note "$OUT"
 	done
 
@@ -81,6 +81,13 @@ kill_daemon
 mount_again
 expect_rc 0 "$CHOKEFS" repquota -u -n --json "$MNT"
 [[ $OUT == *$((4242 * 1024))* || $OUT == *4242* ]] || fail "the limit is gone: $OUT"
+umount_choke
+
+begin "what earlier rounds synced is still there after the later crashes"
+mount_again
+for log in "$logs"/*; do
+	expect_rc 0 "$writer" verify "$MNT/file.$(basename "$log")" "$log"
+done
 umount_choke
 
 begin "after a clean unmount nothing has drifted either"

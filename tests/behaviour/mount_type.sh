@@ -1,12 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # mount(8) and fstab know the file system by its type, once it is installed.
+# Installed where mount(8) looks, in a mount namespace of our own, which spares the machine.
+[ -n "${CHOKE_NAMESPACE-}" ] || CHOKE_NAMESPACE=yes exec unshare --mount --propagation private bash "$0" "$@"
 . "$(dirname "$0")/../lib/lib.sh"
 
-# Installed into the test's own directory: mount.fuse3 finds the program by PATH.
-mkdir -p "$CHOKE_TMP/bin" "$CHOKE_TMP/mnt" "$CHOKE_TMP/backing"
-ln -s "$(realpath "$CHOKEFS")" "$CHOKE_TMP/bin/chokefs"
-PATH=$CHOKE_TMP/bin:$PATH
+mount -t tmpfs none /usr/local/sbin
+mount -t tmpfs none /usr/local/bin
+ln -s "$(realpath "$CHOKEFS")" /usr/local/bin/chokefs
+mkdir "$CHOKE_TMP/mnt" "$CHOKE_TMP/backing"
 MNT=$CHOKE_TMP/mnt
 BACKING=$CHOKE_TMP/backing
 

@@ -40,7 +40,7 @@ expect_no_drift
 umount_choke
 expect_rc 0 "$CHOKEFS" quotacheck "$BACKING"
 if [ $wrong -ne 0 ]; then
-	begin
+	echo "ok - $choke_case"
 	choke_failed=yes
 	exit 1
 fi

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../lib/lib.sh"
 
 mount_choke
-u=1000
+u=61000 # an id without a name, so that messages show the number
 dd_as() # dd_as UID FILE KIB [dd arguments...]
 {
 	local uid=$1 file=$2 kib=$3

@@ -18,6 +18,9 @@ set -euo pipefail
 : "${CHOKEFS:=$CHOKE_BUILD/cli/chokefs}"
 . "$CHOKE_ROOT/tests/lib/sweep.sh"
 
+# The system's own tools: those of a developer's home cannot be run by other uids.
+PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH
+
 choke_own_tmp=
 if [ -z "${CHOKE_TMP-}" ]; then
 	CHOKE_TMP=$(mktemp -d "${CHOKEFS_SCRATCH:-/var/tmp}/chokefs-test.XXXXXX")

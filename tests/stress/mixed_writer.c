@@ -11,7 +11,8 @@
  * What a refused operation may leave behind:
  * - write, EDQUOT: the size is the old one. Below it, each byte of the range is the old or the new one, since a write
  *   that is undone takes back the size and not what it had overwritten already.
- * - write, short: what was counted is new, all else is old.
+ * - write, short: what was counted is new; the rest as after EDQUOT. (The kernel may split a write(2): a first page that
+ *   is not in its cache is a request of its own, and the next request is refused.)
  * - anything else, EDQUOT: nothing has changed.
  * Any other error, a wrong size or a wrong byte ends the writer with status 1 and one line that says where. An
  * operation that takes longer than HANG_SECONDS ends it by SIGALRM.
@@ -30,7 +31,7 @@
 
 #define NR_FILES 2
 #define FILE_MAX ((size_t)8 << 20)
-#define WRITE_MAX ((size_t)512 << 10) /* one request, so that short means what it says */
+#define WRITE_MAX ((size_t)512 << 10)
 #define HANG_SECONDS 60
 
 struct model {
@@ -144,8 +145,9 @@ static void check_bytes(struct writer *writer, const struct model *model, size_t
 	}
 }
 
-/* Below the old size a refused write leaves old or new bytes: takes over which. */
-static void adopt_refused(struct writer *writer, struct model *model, size_t off, size_t len)
+/* @refused was not written at @off. Below the size that leaves old or new bytes: takes over which. */
+static void adopt_refused(struct writer *writer, struct model *model, size_t off, const uint8_t *refused,
+			  size_t len)
 {
 	check_size(model, "a refused write");
 	if (off >= model->size)
@@ -155,9 +157,9 @@ static void adopt_refused(struct writer *writer, struct model *model, size_t off
 	read_exactly(writer, model, off, len);
 	for (size_t i = 0; i < len; i++) {
 		uint8_t seen = writer->seen[i];
-		if (seen != model->data[off + i] && seen != writer->buf[i])
+		if (seen != model->data[off + i] && seen != refused[i])
 			give_up(model, "after a refused write: byte %zu is %02x, neither old %02x nor new %02x",
-				off + i, seen, model->data[off + i], writer->buf[i]);
+				off + i, seen, model->data[off + i], refused[i]);
 		model->data[off + i] = seen;
 	}
 }
@@ -175,7 +177,7 @@ static void do_write(struct writer *writer, struct model *model, size_t off)
 		give_up(model, "write of %zu at %zu: %s", len, off, strerror(errno));
 	if (n < 0) {
 		writer->refused++;
-		adopt_refused(writer, model, off, len);
+		adopt_refused(writer, model, off, writer->buf, len);
 		return;
 	}
 	if (n == 0)
@@ -186,10 +188,8 @@ static void do_write(struct writer *writer, struct model *model, size_t off)
 	if ((size_t)n == len)
 		return;
 	writer->cut_short++;
-	check_size(model, "a short write");
-	if (off < model->size)
-		check_bytes(writer, model, off, len < model->size - off ? len : model->size - off,
-			    "a short write");
+	adopt_refused(writer, model, off + (size_t)n, writer->buf + n, len - (size_t)n);
+	check_bytes(writer, model, off, (size_t)n, "a short write");
 }
 
 static void do_truncate(struct writer *writer, struct model *model)
