@@ -102,7 +102,15 @@ int fs_inode_stat(struct fs *fs, struct fs_inode *inode, struct stat *ret_st)
 		return r;
 	if (S_ISREG(inode->type))
 		return stat_regular(fs, inode, fd.fd, ret_st);
-	return fstat(fd.fd, ret_st) < 0 ? -errno : 0;
+	struct stat st;
+	if (fstat(fd.fd, &st) < 0)
+		return -errno;
+	/* One of the root's subdirectories is hidden; a file system that does not count them
+	 * says 1. */
+	if (inode->nodeid == FUSE_ROOT_ID && fs->private_fd >= 0 && st.st_nlink > 2)
+		st.st_nlink--;
+	*ret_st = st;
+	return 0;
 }
 
 int fs_inode_entry(struct fs *fs, struct fs_inode *inode, struct fuse_entry_param *ret_entry)

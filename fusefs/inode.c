@@ -266,9 +266,8 @@ static void insert_locked(struct fs_inodes *table, struct fs_inode *inode)
 static struct fs_inode *drop_unused_locked(struct fs_inodes *table, struct fs_inode *inode)
 {
 	lock_assert_held(&table->lock);
-	if (inode->nlookup > 0 || inode->holds > 0 || inode->stale)
+	if (inode->nlookup > 0 || inode->holds > 0 || inode->fd_users > 0 || inode->stale)
 		return NULL;
-	assert(inode->fd_users == 0);
 	list_del(&inode->hash_link);
 	list_del(&inode->fd_link);
 	if (inode->fd >= 0)
@@ -380,18 +379,21 @@ int fs_inode_fd(struct fs *fs, struct fs_inode *inode, struct fs_fd *ret_fd)
 	return 0;
 }
 
+/* A pin keeps the inode too: a handler may give it up after its reply, on which the kernel may
+ * forget at once. */
 void fs_fd_release(struct fs_fd *fd)
 {
-	_cleanup_close_ int victim = -1;
-
 	if (!fd->inode)
 		return;
 	struct fs_inodes *table = fd->fs->inodes;
-	LOCK_SCOPE(&table->lock);
+	lock_take(&table->lock);
 	assert(fd->inode->fd_users > 0);
 	fd->inode->fd_users--;
 	idle_locked(table, fd->inode);
-	victim = evict_locked(table, false);
+	struct fs_inode *dropped = drop_unused_locked(table, fd->inode);
+	_cleanup_close_ int victim = evict_locked(table, false);
+	lock_release(&table->lock);
+	free_dropped(dropped);
 	fd->inode = NULL;
 }
 

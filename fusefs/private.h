@@ -167,7 +167,7 @@ struct fs_inode {
 	uint64_t holds;	       /* [t] ours: open handles, dirty pages, walks */
 	struct file_handle *handle; /* [I] NULL: the backing has none, and fd stays open */
 	int fd;		       /* [t] O_PATH, or -1 */
-	uint32_t fd_users;     /* [t] pinned by that many scopes */
+	uint32_t fd_users;     /* [t] pinned by that many scopes, which keep the inode too */
 	struct list fd_link;   /* [t] oldest unused first; linked iff fd may be closed */
 	bool fd_kept;	       /* [t] no name left: fd stays open, or the number could be used again */
 	bool stale;	       /* [t] its number was taken by another file: kept by the successor's replaced */

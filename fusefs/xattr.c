@@ -63,6 +63,8 @@ static int change(struct fs_inode *inode, int fd, const char *name, const char *
 		return -errno;
 	if (strcmp(name, FS_XATTR_CAPABILITY) == 0)
 		atomic_store_explicit(&inode->no_capability, false, memory_order_relaxed);
+	if (strcmp(name, FS_XATTR_ACL) == 0) /* may let the group execute a setgid file */
+		atomic_store(&inode->no_setid, false);
 	fs_inode_touch_ctime(inode);
 	return 0;
 }

@@ -123,6 +123,23 @@ START_TEST(a_held_inode_outlives_the_kernels_forget)
 }
 END_TEST
 
+START_TEST(a_pinned_inode_outlives_the_kernels_forget)
+{
+	struct fs_fd fd = { 0 };
+	struct stat st;
+
+	make_file("a");
+	struct fs_inode *inode = lookup("a");
+	uint64_t nodeid = inode->nodeid;
+	ck_assert_int_eq(fs_inode_fd(&g_fs, inode, &fd), 0);
+	fs_inode_forget(&g_fs, inode, 1);
+	ck_assert_ptr_eq(fs_inode_get(&g_fs, nodeid), inode);
+	ck_assert_int_eq(fstat(fd.fd, &st), 0);
+	fs_fd_release(&fd);
+	ck_assert_ptr_null(fs_inode_get(&g_fs, nodeid));
+}
+END_TEST
+
 START_TEST(a_forget_of_too_many_is_no_underflow)
 {
 	make_file("a");
@@ -479,6 +496,7 @@ int main(void)
 	tcase_add_test(lookup_case, two_lookups_find_one_inode_that_two_forgets_remove);
 	tcase_add_test(lookup_case, two_names_of_one_file_are_one_inode);
 	tcase_add_test(lookup_case, a_held_inode_outlives_the_kernels_forget);
+	tcase_add_test(lookup_case, a_pinned_inode_outlives_the_kernels_forget);
 	tcase_add_test(lookup_case, a_forget_of_too_many_is_no_underflow);
 	tcase_add_test(lookup_case, five_thousand_inodes_are_found_visited_and_forgotten);
 	tcase_add_test(lookup_case, a_file_can_be_reopened_for_reading_and_writing);
