@@ -403,8 +403,10 @@ static int draft_apply_locked(struct fs *fs, const struct draft *draft)
 			return r;
 	}
 	settings->wb = draft->wb;
-	settings->block_size = draft->block_size;
-	settings->workers = draft->workers;
+	if (!fs->cache) { /* not even written with what it is: operations read it without a lock */
+		settings->block_size = draft->block_size;
+		settings->workers = draft->workers;
+	}
 	atomic_store(&settings->rollback, draft->rollback);
 	atomic_store(&settings->undo, draft->undo);
 	atomic_store(&settings->enforce, draft->enforce);
