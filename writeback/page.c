@@ -61,8 +61,6 @@ int wb_arena_init(struct wb_arena *arena, uint64_t limit_bytes)
 		munmap(arena->page, arena_page_bytes(arena));
 		return -ENOMEM;
 	}
-	/* Fewer faults and a shorter scatter list; a kernel without huge pages says no, and that is all. */
-	(void)madvise(arena->data, arena_data_bytes(arena), MADV_HUGEPAGE);
 	lock_init(&arena->lock);
 	atomic_store(&arena->nr_limit, (uint32_t)(limit_bytes / WB_PAGE_SIZE));
 	return 0;
