@@ -93,10 +93,8 @@ static bool asks_for_help(int argc, char **argv)
 	return false;
 }
 
-int main(int argc, char **argv)
+static int run_program(int argc, char **argv)
 {
-	if (argc < 1)
-		return 2;
 	if (is_helper(argc, argv))
 		return cli_mount_helper(argc, argv);
 	if (argc < 2)
@@ -114,9 +112,17 @@ int main(int argc, char **argv)
 		return cli_wrong("%s: no such command: see chokefs --help", argv[1]);
 	if (command != &cli_trial && asks_for_help(argc - 1, argv + 1))
 		return print_command_help(command);
-	int code = command->run(argc - 1, argv + 1);
-	if (fflush(stdout) != 0 && code == 0) {
-		log_error("%s: cannot write the answer: %m", command->name);
+	return command->run(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 1)
+		return 2;
+	int code = run_program(argc, argv);
+	/* An answer that did not get out is none. */
+	if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0) {
+		log_error("stdout: %m");
 		return 1;
 	}
 	return code;
