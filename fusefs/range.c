@@ -114,7 +114,7 @@ static int fallocate_inode(struct falloc *falloc)
 	if (r < 0)
 		return r;
 	r = falloc->mode & change ? change_range_locked(falloc) : allocate_range_locked(falloc);
-	if (r == 0)
+	if (r != -EDQUOT) /* what failed half-way has changed the backing's times too */
 		fs_inode_touch(falloc->inode);
 	return r;
 }
@@ -233,10 +233,9 @@ static ssize_t copy_locked(struct copy *copy)
 	r = wb_file_invalidate(copy->out->pages, start,
 			       round_up_pow2(copy->off_out + len, unit) - start);
 	ssize_t done = r < 0 ? r : backing_copy(copy, len);
-	if (done > 0) {
+	if (done > 0)
 		follow_size_locked(copy->out, copy->off_out + (uint64_t)done);
-		fs_inode_touch(copy->out);
-	}
+	fs_inode_touch(copy->out);
 	fs_inode_resync_locked(copy->fs, copy->out, copy->off_out, len);
 	return done;
 }

@@ -154,7 +154,7 @@ static int undo_write(struct write *write, struct undo *undo, size_t done, int e
 	uint64_t unit = fs->settings.block_size, target = undo->old_size;
 	struct wb_rollback_result result;
 
-	if (write->keep)
+	if (write->keep && done > 0)
 		target = max_u64(target, write->off + done);
 	uint64_t kept_end = round_up_pow2(target, unit);
 	int r = wb_file_rollback(inode->pages, (enum wb_rollback)write->rollback, target,
@@ -213,7 +213,8 @@ static int write_file(struct write *write)
 	if (write->late)
 		write->charge_flags = inode->owner.id[QUOTA_USER] == 0 ? QUOTA_EXEMPT : 0;
 	r = write->rollback == FS_ROLLBACK_RESERVE ? write_reserved(write) : write_with_undo(write);
-	if (r > 0)
+	/* A write that was undone has changed the file twice: the backing's times say so. */
+	if (r > 0 || write->rollback != FS_ROLLBACK_RESERVE)
 		fs_inode_touch(inode);
 	return r;
 }
