@@ -212,6 +212,21 @@ static ssize_t backing_copy(const struct copy *copy, uint64_t len)
 	return (ssize_t)done;
 }
 
+/* The backing is shorter than the file while its last pages are dirty. A copy must neither meet that end, nor move it unnoticed. (Its
+ * mtime is put right when those pages are written.) */
+static int match_size_locked(struct fs_inode *inode)
+{
+	uint64_t size = wb_file_size(inode->pages);
+	int fd = wb_file_fd(inode->pages);
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if ((uint64_t)st.st_size < size && ftruncate(fd, (off_t)size) < 0)
+		return -errno;
+	wb_file_size_changed(inode->pages, size);
+	return 0;
+}
+
 static ssize_t copy_locked(struct copy *copy)
 {
 	uint64_t size_in = wb_file_size(copy->in->pages);
@@ -222,6 +237,10 @@ static ssize_t copy_locked(struct copy *copy)
 	uint64_t start = round_down_pow2(copy->off_out, unit);
 
 	int r = wb_file_flush(copy->in->pages, copy->off_in, len);
+	if (r == 0)
+		r = match_size_locked(copy->in);
+	if (r == 0)
+		r = match_size_locked(copy->out);
 	if (r == 0)
 		r = fs_inode_load_blocks_locked(copy->fs, copy->out);
 	if (r == 0)
