@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages: where they come from and which states they may take.
- *
- * The arena is two reserved ranges of addresses, one of descriptors and one of bytes, of which cache_bytes says how much may
- * be in use. Frames are handed out in ascending order, so that a sequential write is contiguous in memory and goes to the
- * device as one iovec.
+ * Pages: which states they may take, and the lists they are on.
  *
  *	      attach          write          collect
  *	FREE --------> CLEAN --------> DIRTY --------> WRITEBACK ----+---- done -------> CLEAN
@@ -17,8 +13,6 @@
  */
 #include "writeback/private.h"
 
-#include <sys/mman.h>
-
 static const bool page_moves[WB_PAGE_STATES][WB_PAGE_STATES] = {
 	[WB_PAGE_FREE] = { [WB_PAGE_CLEAN] = true },
 	[WB_PAGE_CLEAN] = { [WB_PAGE_DIRTY] = true, [WB_PAGE_FREE] = true },
@@ -26,109 +20,6 @@ static const bool page_moves[WB_PAGE_STATES][WB_PAGE_STATES] = {
 	[WB_PAGE_WRITEBACK] = { [WB_PAGE_CLEAN] = true, [WB_PAGE_DIRTY] = true, [WB_PAGE_REDIRTIED] = true },
 	[WB_PAGE_REDIRTIED] = { [WB_PAGE_DIRTY] = true },
 };
-
-/* ---- arena ---- */
-
-static void *reserve(size_t bytes)
-{
-	void *range = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-			   -1, 0);
-	return range == MAP_FAILED ? NULL : range;
-}
-
-static size_t arena_page_bytes(const struct wb_arena *arena)
-{
-	return ((size_t)arena->nr_max + 1) * sizeof(struct wb_page);
-}
-
-static size_t arena_data_bytes(const struct wb_arena *arena)
-{
-	return ((size_t)arena->nr_max + 1) * WB_PAGE_SIZE;
-}
-
-int wb_arena_init(struct wb_arena *arena, uint64_t limit_bytes)
-{
-	uint64_t nr_max = wb_cache_max_bytes() / WB_PAGE_SIZE;
-
-	if (nr_max >= UINT32_MAX)
-		nr_max = UINT32_MAX - 1;
-	*arena = (struct wb_arena){ .nr_max = (uint32_t)nr_max };
-	arena->page = reserve(arena_page_bytes(arena));
-	if (!arena->page)
-		return -ENOMEM;
-	arena->data = reserve(arena_data_bytes(arena));
-	if (!arena->data) {
-		munmap(arena->page, arena_page_bytes(arena));
-		return -ENOMEM;
-	}
-	lock_init(&arena->lock);
-	atomic_store(&arena->nr_limit, (uint32_t)(limit_bytes / WB_PAGE_SIZE));
-	return 0;
-}
-
-void wb_arena_fini(struct wb_arena *arena)
-{
-	munmap(arena->page, arena_page_bytes(arena));
-	munmap(arena->data, arena_data_bytes(arena));
-	lock_fini(&arena->lock);
-}
-
-unsigned wb_arena_take(struct wb_arena *arena, unsigned want, uint32_t *ids)
-{
-	LOCK_SCOPE(&arena->lock);
-	uint32_t used = atomic_load_explicit(&arena->nr_used, memory_order_relaxed);
-	uint32_t limit = atomic_load_explicit(&arena->nr_limit, memory_order_relaxed);
-	unsigned nr = 0;
-
-	while (nr < want && used + nr < limit) {
-		uint32_t id = arena->free_head;
-		if (id) {
-			arena->free_head = arena->page[id].dirty_next;
-			arena->page[id].dirty_next = 0;
-			arena->nr_free--;
-		} else if (arena->nr_touched < arena->nr_max) {
-			id = ++arena->nr_touched;
-		} else {
-			break;
-		}
-		ids[nr++] = id;
-	}
-	atomic_store_explicit(&arena->nr_used, used + nr, memory_order_relaxed);
-	return nr;
-}
-
-void wb_arena_give(struct wb_arena *arena, const uint32_t *ids, unsigned nr)
-{
-	LOCK_SCOPE(&arena->lock);
-	/* Backwards, so that they come out again in the order in which they were taken. */
-	for (unsigned i = nr; i-- > 0;) {
-		struct wb_page *page = &arena->page[ids[i]];
-		assert(wb_page_state(page) == WB_PAGE_FREE);
-		page->dirty_next = arena->free_head;
-		arena->free_head = ids[i];
-	}
-	arena->nr_free += nr;
-	atomic_fetch_sub_explicit(&arena->nr_used, nr, memory_order_relaxed);
-}
-
-unsigned wb_page_alloc(struct wb_cache *cache, unsigned want, bool wait, uint32_t *ids)
-{
-	for (;;) {
-		unsigned nr = wb_arena_take(&cache->arena, want, ids);
-		if (nr > 0)
-			return nr;
-		if (wb_reclaim(cache, want > 64 ? want : 64) > 0)
-			continue;
-		if (!wait)
-			return 0;
-		/* All that is resident is dirty, in flight or pinned: as a writer over the limit, poll and wait. */
-		wb_flusher_poll(cache);
-		LOCK_SCOPE(&cache->lock);
-		atomic_fetch_add(&cache->nr_waiting, 1);
-		cond_wait_until(&cache->throttled, &cache->lock, clock_now_ns() + 10 * NSEC_PER_MSEC);
-		atomic_fetch_sub(&cache->nr_waiting, 1);
-	}
-}
 
 /* ---- lists of a file ---- */
 

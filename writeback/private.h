@@ -70,7 +70,7 @@ void wb_device_set_waiting(struct wb_device *device, bool waiting);
 void wb_device_get_stats(struct wb_device *device, struct wb_device_stats *ret_stats);
 void wb_device_reset_stats(struct wb_device *device);
 
-/* ---- page.c: pages and the arena they come from ----
+/* ---- page.c and arena.c: pages and where they come from ----
  *
  * A page is named by its number in the arena: 0 is nobody. Links are numbers too, so that the bookkeeping of a page, its place in
  * the ordered index and on two lists included, is one cache line.
@@ -115,6 +115,10 @@ struct wb_arena {
 	uint32_t nr_touched;	/* [lock] pages ever handed out: 1 .. nr_touched */
 	uint32_t free_head;	/* [lock] */
 	uint32_t nr_free;	/* [lock] on the free list */
+	uint32_t nr_populated;	/* [lock] frames that have memory, as far as the thread knows */
+	struct cond wanted;	/* with lock: more should be populated */
+	pthread_t thread;	/* [I] that does it */
+	bool stop;		/* [lock] */
 	uint32_t hand;		/* [reclaim_lock] of the clock */
 	_Atomic uint32_t nr_used;   /* pages in files or about to be */
 	_Atomic uint32_t nr_limit;  /* cache_bytes in pages */

@@ -28,8 +28,8 @@ static uint64_t dirty_and_writeback(struct wb_cache *cache)
 	return atomic_load(&cache->nr_dirty) + atomic_load(&cache->nr_writeback);
 }
 
-/* Sleeps until something completes, the next poll is due, or the longest pause is over. */
-static void pause_once(struct wb_cache *cache)
+/* Sleeps until something completes, the next poll is due, or the longest pause is over. @pages: of the write that waits. */
+static void pause_once(struct wb_cache *cache, uint64_t pages)
 {
 	uint64_t start_ns = clock_now_ns();
 	uint64_t poll_ns = atomic_load(&cache->flusher.last_poll_ns) +
@@ -40,7 +40,7 @@ static void pause_once(struct wb_cache *cache)
 		until_ns = poll_ns;
 	lock_take(&cache->lock);
 	atomic_fetch_add(&cache->nr_waiting, 1);
-	if (!cache->shutdown && dirty_and_writeback(cache) >= atomic_load(&cache->dirty_limit))
+	if (!cache->shutdown && dirty_and_writeback(cache) + pages > atomic_load(&cache->dirty_limit))
 		cond_wait_until(&cache->throttled, &cache->lock, until_ns);
 	atomic_fetch_sub(&cache->nr_waiting, 1);
 	lock_release(&cache->lock);
@@ -69,6 +69,6 @@ void wb_throttle(struct wb_cache *cache, uint64_t bytes)
 		/* A write larger than the limit must pass at some time: when nothing else is dirty. */
 		if (dirty <= limit || dirty == pages || shutting_down(cache))
 			return;
-		pause_once(cache);
+		pause_once(cache, pages);
 	}
 }

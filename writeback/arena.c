@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The arena: where frames come from.
+ *
+ * Two reserved ranges of addresses, one of descriptors and one of bytes, of which cache_bytes says how much may be in use. Frames
+ * are handed out in ascending order, so that a sequential write is contiguous in memory and goes to the device as one
+ * iovec. Frames that were used before come first, since their memory is there.
+ *
+ * Memory for frames that were never used is asked for a little ahead of the writers, by a thread of its own: a page
+ * fault in the copy loop costs more than the copy.
+ */
+#include "writeback/private.h"
+
+#include <sys/mman.h>
+
+/* Frames populated ahead of the last one handed out, and in one go: 16 MiB and 2 MiB. */
+#define POPULATE_AHEAD 4096u
+#define POPULATE_STEP 512u
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+static void *reserve(size_t bytes)
+{
+	void *range = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+			   -1, 0);
+	return range == MAP_FAILED ? NULL : range;
+}
+
+static size_t arena_page_bytes(const struct wb_arena *arena)
+{
+	return ((size_t)arena->nr_max + 1) * sizeof(struct wb_page);
+}
+
+static size_t arena_data_bytes(const struct wb_arena *arena)
+{
+	return ((size_t)arena->nr_max + 1) * WB_PAGE_SIZE;
+}
+
+/* How far pages should have been populated by now. */
+static uint32_t populate_goal_locked(struct wb_arena *arena)
+{
+	uint32_t limit = atomic_load_explicit(&arena->nr_limit, memory_order_relaxed);
+	uint32_t ahead = limit / 8 < POPULATE_AHEAD ? limit / 8 : POPULATE_AHEAD;
+	uint64_t goal = (uint64_t)arena->nr_touched + ahead;
+
+	if (goal > limit)
+		goal = limit;
+	return goal < arena->nr_max ? (uint32_t)goal : arena->nr_max;
+}
+
+/* Backs the next frames with memory; false: the kernel cannot (before Linux 5.14), and writers fault them in themselves. */
+static bool populate(struct wb_arena *arena, uint32_t from, uint32_t nr)
+{
+	return madvise(arena->data + ((size_t)from + 1) * WB_PAGE_SIZE, (size_t)nr * WB_PAGE_SIZE,
+		       MADV_POPULATE_WRITE) == 0;
+}
+
+static void *populate_main(void *arg)
+{
+	struct wb_arena *arena = arg;
+
+	pthread_setname_np(pthread_self(), "chokefs-arena");
+	LOCK_SCOPE(&arena->lock);
+	while (!arena->stop) {
+		uint32_t from = arena->nr_populated > arena->nr_touched ? arena->nr_populated : arena->nr_touched;
+		if (arena->nr_touched == 0 || populate_goal_locked(arena) < from + POPULATE_STEP) {
+			cond_wait(&arena->wanted, &arena->lock);
+			continue;
+		}
+		lock_release(&arena->lock);
+		bool ok = populate(arena, from, POPULATE_STEP);
+		lock_take(&arena->lock);
+		arena->nr_populated = ok ? from + POPULATE_STEP : UINT32_MAX - POPULATE_STEP;
+	}
+	return NULL;
+}
+
+int wb_arena_init(struct wb_arena *arena, uint64_t limit_bytes)
+{
+	uint64_t nr_max = wb_cache_max_bytes() / WB_PAGE_SIZE;
+
+	if (nr_max >= UINT32_MAX)
+		nr_max = UINT32_MAX - 1;
+	*arena = (struct wb_arena){ .nr_max = (uint32_t)nr_max };
+	arena->page = reserve(arena_page_bytes(arena));
+	if (!arena->page)
+		return -ENOMEM;
+	arena->data = reserve(arena_data_bytes(arena));
+	if (!arena->data) {
+		munmap(arena->page, arena_page_bytes(arena));
+		return -ENOMEM;
+	}
+	lock_init(&arena->lock);
+	cond_init(&arena->wanted);
+	atomic_store(&arena->nr_limit, (uint32_t)(limit_bytes / WB_PAGE_SIZE));
+	int r = pthread_create(&arena->thread, NULL, populate_main, arena);
+	if (r != 0) {
+		arena->stop = true;
+		wb_arena_fini(arena);
+	}
+	return -r;
+}
+
+static void populate_stop(struct wb_arena *arena)
+{
+	lock_take(&arena->lock);
+	bool running = !arena->stop;
+	arena->stop = true;
+	cond_wake_all(&arena->wanted);
+	lock_release(&arena->lock);
+	if (running)
+		pthread_join(arena->thread, NULL);
+}
+
+void wb_arena_fini(struct wb_arena *arena)
+{
+	populate_stop(arena);
+	cond_fini(&arena->wanted);
+	munmap(arena->page, arena_page_bytes(arena));
+	munmap(arena->data, arena_data_bytes(arena));
+	lock_fini(&arena->lock);
+}
+
+unsigned wb_arena_take(struct wb_arena *arena, unsigned want, uint32_t *ids)
+{
+	LOCK_SCOPE(&arena->lock);
+	uint32_t used = atomic_load_explicit(&arena->nr_used, memory_order_relaxed);
+	uint32_t limit = atomic_load_explicit(&arena->nr_limit, memory_order_relaxed);
+	unsigned nr = 0;
+
+	while (nr < want && used + nr < limit) {
+		uint32_t id = arena->free_head;
+		if (id) {
+			arena->free_head = arena->page[id].dirty_next;
+			arena->page[id].dirty_next = 0;
+			arena->nr_free--;
+		} else if (arena->nr_touched < arena->nr_max) {
+			id = ++arena->nr_touched;
+		} else {
+			break;
+		}
+		ids[nr++] = id;
+	}
+	atomic_store_explicit(&arena->nr_used, used + nr, memory_order_relaxed);
+	if (populate_goal_locked(arena) >= arena->nr_populated + POPULATE_STEP)
+		cond_wake_all(&arena->wanted);
+	return nr;
+}
+
+void wb_arena_give(struct wb_arena *arena, const uint32_t *ids, unsigned nr)
+{
+	LOCK_SCOPE(&arena->lock);
+	/* Backwards, so that they come out again in the order in which they were taken. */
+	for (unsigned i = nr; i-- > 0;) {
+		struct wb_page *page = &arena->page[ids[i]];
+		assert(wb_page_state(page) == WB_PAGE_FREE);
+		page->dirty_next = arena->free_head;
+		arena->free_head = ids[i];
+	}
+	arena->nr_free += nr;
+	atomic_fetch_sub_explicit(&arena->nr_used, nr, memory_order_relaxed);
+}
+
+unsigned wb_page_alloc(struct wb_cache *cache, unsigned want, bool wait, uint32_t *ids)
+{
+	for (;;) {
+		unsigned nr = wb_arena_take(&cache->arena, want, ids);
+		if (nr > 0)
+			return nr;
+		if (wb_reclaim(cache, want > 64 ? want : 64) > 0)
+			continue;
+		if (!wait)
+			return 0;
+		/* All that is resident is dirty, in flight or pinned: as a writer over the limit, poll and wait. */
+		wb_flusher_poll(cache);
+		LOCK_SCOPE(&cache->lock);
+		atomic_fetch_add(&cache->nr_waiting, 1);
+		cond_wait_until(&cache->throttled, &cache->lock, clock_now_ns() + 10 * NSEC_PER_MSEC);
+		atomic_fetch_sub(&cache->nr_waiting, 1);
+	}
+}
