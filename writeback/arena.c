@@ -77,6 +77,36 @@ static void *populate_main(void *arg)
 	return NULL;
 }
 
+static size_t arena_aside_bytes(const struct wb_arena *arena)
+{
+	uint32_t slots = 1;
+
+	while (slots < arena->nr_max && slots < 1u << 31)
+		slots *= 2;
+	return (size_t)slots * sizeof(*arena->aside);
+}
+
+static void unreserve(struct wb_arena *arena)
+{
+	if (arena->page)
+		munmap(arena->page, arena_page_bytes(arena));
+	if (arena->data)
+		munmap(arena->data, arena_data_bytes(arena));
+	if (arena->aside)
+		munmap(arena->aside, arena_aside_bytes(arena));
+}
+
+void wb_arena_set_limit(struct wb_arena *arena, uint64_t limit_bytes)
+{
+	uint32_t limit = (uint32_t)(limit_bytes / WB_PAGE_SIZE), slots = 1;
+
+	/* One to two slots a page that may be resident: 4 to 8 bytes. */
+	while (slots < limit && slots < 1u << 31)
+		slots *= 2;
+	atomic_store(&arena->aside_mask, slots - 1);
+	atomic_store(&arena->nr_limit, limit);
+}
+
 int wb_arena_init(struct wb_arena *arena, uint64_t limit_bytes)
 {
 	uint64_t nr_max = wb_cache_max_bytes() / WB_PAGE_SIZE;
@@ -88,13 +118,14 @@ int wb_arena_init(struct wb_arena *arena, uint64_t limit_bytes)
 	if (!arena->page)
 		return -ENOMEM;
 	arena->data = reserve(arena_data_bytes(arena));
-	if (!arena->data) {
-		munmap(arena->page, arena_page_bytes(arena));
+	arena->aside = reserve(arena_aside_bytes(arena));
+	if (!arena->data || !arena->aside) {
+		unreserve(arena);
 		return -ENOMEM;
 	}
 	lock_init(&arena->lock);
 	cond_init(&arena->wanted);
-	atomic_store(&arena->nr_limit, (uint32_t)(limit_bytes / WB_PAGE_SIZE));
+	wb_arena_set_limit(arena, limit_bytes);
 	int r = pthread_create(&arena->thread, NULL, populate_main, arena);
 	if (r != 0) {
 		arena->stop = true;
@@ -118,8 +149,7 @@ void wb_arena_fini(struct wb_arena *arena)
 {
 	populate_stop(arena);
 	cond_fini(&arena->wanted);
-	munmap(arena->page, arena_page_bytes(arena));
-	munmap(arena->data, arena_data_bytes(arena));
+	unreserve(arena);
 	lock_fini(&arena->lock);
 }
 

@@ -37,7 +37,7 @@ static void apply_limits(struct wb_cache *cache, const struct wb_config *config)
 		background = dirty / 2;
 	atomic_store(&cache->dirty_limit, dirty);
 	atomic_store(&cache->dirty_background, background);
-	atomic_store(&cache->arena.nr_limit, (uint32_t)limit);
+	wb_arena_set_limit(&cache->arena, config->cache_bytes);
 }
 
 static void apply(struct wb_cache *cache, const struct wb_config *config)
@@ -236,7 +236,8 @@ void wb_cache_get_stats(struct wb_cache *cache, struct wb_stats *ret)
 	ret->cache.reclaimed = atomic_load(&cache->reclaimed);
 	ret->cache.created = atomic_load(&cache->created);
 	ret->cache.limit_pages = atomic_load(&cache->arena.nr_limit);
-	ret->cache.bookkeeping_bytes = ret->cache.pages * sizeof(struct wb_page);
+	/* The look-aside as if it were full. */
+	ret->cache.bookkeeping_bytes = ret->cache.pages * (sizeof(struct wb_page) + 2 * sizeof(uint32_t));
 	ret->cache.oldest_dirty_ns = oldest_dirty_ns(cache);
 	lock_take(&cache->files_lock);
 	ret->cache.files = cache->nr_files;

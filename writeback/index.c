@@ -4,7 +4,9 @@
  *
  * A tree embedded in the pages costs the same for a dense file and for one page every gigabyte, which neither a
  * radix tree nor an array does, and `ordered` and the flusher's search for neighbours need its order. The hint makes
- * sequential access cheap: it is the page last found, and its successor is tried before the root.
+ * sequential access cheap: it is the page last found, and its successor is tried before the root. For random access to many pages,
+ * where every level of the tree is a cache miss, there is the look-aside: a table without chains, shared by all files,
+ * whose entries are only believed after a look at the page they name. Nothing is ever removed from it.
  *
  * Textbook algorithm (Cormen et al., Introduction to Algorithms, chapter 13), with 0 for nil.
  */
@@ -19,6 +21,26 @@ static void set_red(struct wb_cache *cache, uint32_t id, bool red)
 {
 	if (id)
 		wb_page_set_flag(wb_page(cache, id), WB_PAGE_RED, red);
+}
+
+static _Atomic uint32_t *aside_slot(struct wb_file *file, uint64_t index)
+{
+	struct wb_arena *arena = &file->cache->arena;
+	uint64_t hash = (index + ((uintptr_t)file >> 6) * 0x9e3779b97f4a7c15ull) * 0xd6e8feb86659fd93ull;
+
+	return &arena->aside[(hash >> 32) & atomic_load_explicit(&arena->aside_mask, memory_order_relaxed)];
+}
+
+/* What the look-aside says, if that is still so; 0: nothing. */
+static uint32_t aside_find(struct wb_file *file, _Atomic uint32_t *slot, uint64_t index)
+{
+	uint32_t id = atomic_load_explicit(slot, memory_order_relaxed);
+	struct wb_page *page = wb_page(file->cache, id);
+
+	/* A page that names this file is on it, since its lock is held. */
+	if (!id || atomic_load_explicit(&page->file, memory_order_relaxed) != file || page->index != index)
+		return 0;
+	return id;
 }
 
 uint32_t wb_index_next(struct wb_cache *cache, uint32_t id)
@@ -71,11 +93,16 @@ uint32_t wb_index_find_locked(struct wb_file *file, uint64_t index)
 			return file->hint = next;
 		}
 	}
-	uint32_t id = file->root;
-	while (id) {
+	_Atomic uint32_t *slot = aside_slot(file, index);
+	uint32_t id = aside_find(file, slot, index);
+	if (id)
+		return file->hint = id;
+	for (id = file->root; id;) {
 		struct wb_page *page = wb_page(cache, id);
-		if (page->index == index)
+		if (page->index == index) {
+			atomic_store_explicit(slot, id, memory_order_relaxed);
 			return file->hint = id;
+		}
 		id = index < page->index ? page->left : page->right;
 	}
 	return 0;
@@ -196,6 +223,7 @@ void wb_index_insert_locked(struct wb_file *file, uint32_t id)
 	set_red(cache, id, true);
 	insert_fixup(file, id);
 	file->hint = id;
+	atomic_store_explicit(aside_slot(file, page->index), id, memory_order_relaxed);
 }
 
 /* @id is short of one black; it may be nil, hence @parent. */

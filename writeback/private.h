@@ -110,6 +110,8 @@ _Static_assert(sizeof(struct wb_page) <= 64, "a page's bookkeeping is one cache 
 struct wb_arena {
 	struct wb_page *page;	/* [I] nr_max + 1 of them; 0 is nobody */
 	char *data;		/* [I] page n's bytes are at data + n * WB_PAGE_SIZE */
+	_Atomic uint32_t *aside; /* [I] look-aside of the indexes: index.c */
+	_Atomic uint32_t aside_mask; /* its slots in use, a power of two, less one */
 	uint32_t nr_max;	/* [I] */
 	struct lock lock;
 	uint32_t nr_touched;	/* [lock] pages ever handed out: 1 .. nr_touched */
@@ -281,6 +283,8 @@ static inline enum wb_page_state wb_page_state(struct wb_page *page)
 
 int wb_arena_init(struct wb_arena *arena, uint64_t limit_bytes);
 void wb_arena_fini(struct wb_arena *arena);
+/** Changes cache_bytes; what is in use beyond it stays until it is reclaimed. */
+void wb_arena_set_limit(struct wb_arena *arena, uint64_t limit_bytes);
 /** Up to @want pages into @ids, FREE and the caller's; how many. None means that the limit is reached. */
 unsigned wb_arena_take(struct wb_arena *arena, unsigned want, uint32_t *ids);
 /** Gives back pages that are FREE and in no file. */
