@@ -47,8 +47,9 @@ static void apply(struct wb_cache *cache, const struct wb_config *config)
 	atomic_store(&cache->period_cs, config->dirty_writeback_centisecs);
 	atomic_store(&cache->restart_poll_ms, config->restart_poll_ms);
 	atomic_store(&cache->pass_bytes, config->pass_bytes);
-	wb_gate_configure(&cache->gate, config->congestion, config->congestion_kb);
+	/* The device first: who is let through the gate must find the new one. */
 	wb_device_set_model(cache->device, &config->device, config->completion);
+	wb_gate_configure(&cache->gate, config->congestion, config->congestion_kb);
 }
 
 /* Frees what is over a limit that was lowered, as far as it is clean, and returns the memory of free frames. */
