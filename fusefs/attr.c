@@ -25,7 +25,7 @@
  * - ACLs: chmod and setxattr by way of the kernel make it drop them.
  * - data pages: the kernel's own clean copies; every change of data goes through the kernel.
  */
-#include "fusefs/private.h"
+#include "fusefs/inodes.h"
 
 #include <errno.h>
 #include <fcntl.h>

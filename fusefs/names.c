@@ -7,7 +7,7 @@
  * gone, and the hidden directory of the daemon. What is removed is looked up first and held
  * meanwhile: its number must not be free before we know whose it was.
  */
-#include "fusefs/private.h"
+#include "fusefs/inodes.h"
 
 #include <errno.h>
 #include <fcntl.h>

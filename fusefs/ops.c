@@ -5,7 +5,7 @@
  * Locks (POSIX and flock) are not in the table: the kernel keeps them, since nobody else uses the
  * mount.
  */
-#include "fusefs/private.h"
+#include "fusefs/inodes.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -56,7 +56,8 @@ static void want(struct fuse_conn_info *conn, unsigned caps)
 	conn->want |= conn->capable & caps;
 }
 
-void fs_do_init(void *userdata, struct fuse_conn_info *conn)
+/* The kernel says what it can do, we say what of it we want. */
+static void start(void *userdata, struct fuse_conn_info *conn)
 {
 	const struct fs *fs = userdata;
 
@@ -83,7 +84,7 @@ void fs_do_init(void *userdata, struct fuse_conn_info *conn)
 }
 
 const struct fuse_lowlevel_ops fs_lowlevel_ops = {
-	.init = fs_do_init,
+	.init = start,
 	.lookup = fs_do_lookup,
 	.forget = fs_do_forget,
 	.forget_multi = fs_do_forget_multi,

@@ -92,7 +92,7 @@ struct fs {
 	uid_t mounter;		      /* [I] may change switches, as root may */
 	bool is_root;		      /* [I] may act for other users */
 	bool read_only;		      /* [I] */
-	unsigned max_write;	      /* [I] for fs_do_init; 0: libfuse's */
+	unsigned max_write;	      /* [I] for the init callback; 0: libfuse's */
 	unsigned max_read;	      /* [I] likewise */
 	uint64_t start_ns;	      /* [I] */
 	struct fs_settings settings;
@@ -168,7 +168,10 @@ struct fs_inode {
 	struct file_handle *handle; /* [I] NULL: the backing has none, and fd stays open */
 	int fd;		       /* [t] O_PATH, or -1 */
 	uint32_t fd_users;     /* [t] pinned by that many scopes, which keep the inode too */
+	uint64_t fd_pins;      /* [t] how often it was pinned */
 	struct list fd_link;   /* [t] oldest unused first; linked iff fd may be closed */
+	struct fs_inode *dir;  /* [t] held: where it can be reopened by name while fd is -1. Without handles: paths.c */
+	char *name;	       /* [t] in dir */
 	bool fd_kept;	       /* [t] no name left: fd stays open, or the number could be used again */
 	bool stale;	       /* [t] its number was taken by another file: kept by the successor's replaced */
 	struct fs_inode *replaced; /* [t] whose place this one took, freed with it */
@@ -199,22 +202,12 @@ void fs_inodes_free(struct fs *fs); /* forgets all; pages must be clean or given
 struct fs_inode *fs_inode_get(struct fs *fs, fuse_ino_t nodeid);
 /** Finds or makes the inode for what @fd (O_PATH, taken over) refers to with attributes @st, and counts one kernel lookup. */
 int fs_inode_lookup(struct fs *fs, int fd, const struct stat *st, struct fs_inode **ret_inode);
-/** As fs_inode_lookup() for the inode of a node id that the table no longer knows: NFS handles outlive the daemon. 0 or -ESTALE. */
-int fs_inode_revive(struct fs *fs, fuse_ino_t nodeid, struct fs_inode **ret_inode);
-/** Counts one more kernel lookup of an inode somebody holds. */
-void fs_inode_count_lookup(struct fs *fs, struct fs_inode *inode);
-/** The last name is gone: the descriptor stays open as long as the inode is known. @fd is pinned. */
-void fs_inode_keep_fd(struct fs *fs, struct fs_inode *inode);
 void fs_inode_forget(struct fs *fs, struct fs_inode *inode, uint64_t nlookup);
 void fs_inode_hold(struct fs *fs, struct fs_inode *inode);
 void fs_inode_unhold(struct fs *fs, struct fs_inode *inode);
 /** Calls @visit for each inode in the table, held meanwhile. */
 void fs_inodes_each(struct fs *fs, void (*visit)(struct fs_inode *inode, void *context), void *context);
 uint64_t fs_inodes_count(struct fs *fs);
-/** Descriptors the table has open now. */
-unsigned fs_inodes_fds(struct fs *fs);
-/** Lowers the number of descriptors kept open beside those in use; the default comes from RLIMIT_NOFILE. */
-void fs_inodes_set_fd_limit(struct fs *fs, unsigned limit);
 
 /** A pinned O_PATH descriptor of an inode. */
 struct fs_fd {
@@ -241,8 +234,6 @@ int fs_inode_stat(struct fs *fs, struct fs_inode *inode, struct stat *ret_st);
 /** For a lookup-like reply; the node id, generation and timeouts filled in. */
 int fs_inode_entry(struct fs *fs, struct fs_inode *inode, struct fuse_entry_param *ret_entry);
 double fs_attr_timeout(struct fs *fs);
-/** Notes that something but the contents changed now: ctime, where it is not the backing's. */
-void fs_inode_touch_ctime(struct fs_inode *inode);
 
 /* ---- acting for the caller (creds.c) ---- */
 
@@ -384,14 +375,9 @@ void fs_do_access(fuse_req_t req, fuse_ino_t ino, int mask);
 void fs_do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi, unsigned flags,
 		 const void *in_buf, size_t in_size, size_t out_size);
 
-/** Tells the kernel what we can do; the init callback of fs_lowlevel_ops. */
-void fs_do_init(void *userdata, struct fuse_conn_info *conn);
-
 /** Finds the child @name of the directory open as @dirfd and counts one kernel lookup. 0, -ENOENT, -EXDEV (another file system
  *  is mounted there), -errno. */
 int fs_name_lookup(struct fs *fs, int dirfd, const char *name, struct fs_inode **ret_inode);
-/** Replies with the entry of an inode whose lookup was counted, which is given back when the reply fails. */
-void fs_op_reply_entry(struct fs_op *op, struct fs_inode *inode);
 /* names.c, for file.c: checks that a child may be named so ("." "..", FS_PRIVATE_DIR in the root: -EPERM). 0 or -errno. */
 int fs_name_check(struct fs *fs, struct fs_inode *parent, const char *name);
 

@@ -7,7 +7,7 @@
  * would keep the daemon from writing back what it has accepted (immutable, append-only) are
  * refused, not half supported.
  */
-#include "fusefs/private.h"
+#include "fusefs/inodes.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  *
  * What needs handles (root on a file system that has them) is left out elsewhere, and said so.
  */
-#include "fusefs/private.h"
+#include "fusefs/inodes.h"
 
 #include <check.h>
 #include <errno.h>
@@ -16,12 +16,16 @@
 static char g_dir[64];
 static struct fs g_fs;
 
-static void setup(void)
+static void open_table(uid_t uid)
 {
 	struct stat st;
 
 	strcpy(g_dir, "/tmp/test_fusefs_inode.XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(g_dir));
+	if (uid != 0) {
+		ck_assert_int_eq(chown(g_dir, uid, uid), 0);
+		ck_assert_int_eq(setresuid(uid, uid, uid), 0); /* of this test's process */
+	}
 	g_fs.backing_fd = open(g_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_ge(g_fs.backing_fd, 0);
 	ck_assert_int_eq(fstat(g_fs.backing_fd, &st), 0);
@@ -29,6 +33,18 @@ static void setup(void)
 	g_fs.private_fd = -1;
 	g_fs.settings.block_size = 4096;
 	ck_assert_int_eq(fs_inodes_new(&g_fs), 0);
+}
+
+static void setup(void)
+{
+	open_table(0);
+}
+
+/* Who is not root may not open by handle. */
+static void setup_as_user(void)
+{
+	open_table(geteuid() == 0 ? 65534 : 0);
+	ck_assert_ptr_null(fs_inode_get(&g_fs, FUSE_ROOT_ID)->handle);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -125,7 +141,7 @@ END_TEST
 
 START_TEST(a_pinned_inode_outlives_the_kernels_forget)
 {
-	struct fs_fd fd = { 0 };
+	struct fs_fd fd = {0};
 	struct stat st;
 
 	make_file("a");
@@ -236,6 +252,110 @@ START_TEST(a_symbolic_link_is_pinned_itself_and_not_opened)
 	ck_assert_int_eq(fs_inode_fd(&g_fs, inode, &fd), 0);
 	ck_assert_int_eq(readlinkat(fd.fd, "", target, sizeof(target)), 7);
 	ck_assert_int_eq(fs_inode_reopen(&g_fs, inode, O_RDONLY), -ELOOP);
+}
+END_TEST
+
+/* ---- descriptors without handles ---- */
+
+static void make_dir(const char *name)
+{
+	ck_assert_int_eq(mkdirat(g_fs.backing_fd, name, 0755), 0);
+}
+
+/* Looks up each part of @path, as the kernel does. */
+static struct fs_inode *lookup_path(const char *path)
+{
+	char part[256];
+
+	for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+		snprintf(part, sizeof(part), "%.*s", (int)(slash - path), path);
+		lookup(part);
+	}
+	return lookup(path);
+}
+
+START_TEST(without_handles_descriptors_stay_within_the_limit_too)
+{
+	struct fs_inode *all[100];
+	char path[64];
+
+	fs_inodes_set_fd_limit(&g_fs, 8);
+	make_dir("d");
+	make_dir("d/e");
+	for (unsigned i = 0; i < 100; i++) {
+		snprintf(path, sizeof(path), "%s%s", i % 3 ? "d/e/" : "", name_of(i));
+		make_file(path);
+		all[i] = lookup_path(path);
+		ck_assert_uint_le(fs_inodes_fds(&g_fs), 8);
+	}
+	for (unsigned i = 0; i < 100; i++) {
+		ck_assert_uint_eq(ino_by_fd(all[i]), all[i]->ino);
+		ck_assert_uint_le(fs_inodes_fds(&g_fs), 8);
+	}
+	for (unsigned i = 0; i < 100; i++)
+		fs_inode_forget(&g_fs, all[i], 1);
+	fs_inode_forget(&g_fs, lookup("d/e"), 1000);
+	fs_inode_forget(&g_fs, lookup("d"), 1000);
+	ck_assert_uint_eq(fs_inodes_count(&g_fs), 1);
+	ck_assert_uint_eq(fs_inodes_fds(&g_fs), 1);
+}
+END_TEST
+
+START_TEST(a_closed_file_is_found_after_its_directory_was_renamed)
+{
+	make_dir("d");
+	make_dir("d/e");
+	make_file("d/e/a");
+	struct fs_inode *inode = lookup_path("d/e/a");
+	fs_inodes_set_fd_limit(&g_fs, 0);
+	ck_assert_int_lt(inode->fd, 0);
+	struct fs_inode *dir = lookup("d/e");
+	_cleanup_fs_fd_ struct fs_fd pinned = {0};
+	ck_assert_int_eq(fs_inode_fd(&g_fs, dir, &pinned),
+			 0); /* as names.c does before it renames */
+	ck_assert_int_eq(renameat(g_fs.backing_fd, "d/e", g_fs.backing_fd, "f"), 0);
+	ck_assert_uint_eq(ino_by_fd(inode), inode->ino);
+	ck_assert_uint_eq(ino_by_fd(dir), dir->ino);
+}
+END_TEST
+
+START_TEST(a_lookup_gives_a_closed_file_its_descriptor_back)
+{
+	make_file("a");
+	struct fs_inode *inode = lookup("a");
+	fs_inodes_set_fd_limit(&g_fs, 0);
+	ck_assert_int_lt(inode->fd, 0);
+	fs_inodes_set_fd_limit(&g_fs, 8);
+	ck_assert_ptr_eq(lookup("a"), inode);
+	ck_assert_int_eq(renameat(g_fs.backing_fd, "a", g_fs.backing_fd, "b"), 0);
+	fs_inodes_set_fd_limit(&g_fs, 0);
+	ck_assert_int_lt(inode->fd, 0);
+	ck_assert_uint_eq(ino_by_fd(inode), inode->ino);
+}
+END_TEST
+
+START_TEST(another_file_under_a_closed_ones_name_is_stale)
+{
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
+
+	make_file("a");
+	struct fs_inode *inode = lookup("a");
+	fs_inodes_set_fd_limit(&g_fs, 0);
+	make_file("b");
+	ck_assert_int_eq(renameat(g_fs.backing_fd, "b", g_fs.backing_fd, "a"), 0);
+	ck_assert_int_eq(fs_inode_fd(&g_fs, inode, &fd), -ESTALE);
+}
+END_TEST
+
+START_TEST(a_file_whose_name_is_gone_is_not_closed)
+{
+	_cleanup_fs_fd_ struct fs_fd fd = {0};
+
+	make_file("a");
+	struct fs_inode *inode = lookup("a");
+	ck_assert_int_eq(unlinkat(g_fs.backing_fd, "a", 0), 0);
+	fs_inodes_set_fd_limit(&g_fs, 0);
+	ck_assert_int_eq(fs_inode_fd(&g_fs, inode, &fd), 0);
 }
 END_TEST
 
@@ -456,6 +576,20 @@ static unsigned handle_bytes(void)
 	return bytes;
 }
 
+static void add_user_cases(Suite *suite)
+{
+	TCase *tcase = tcase_create("fs_inode_fd by name");
+
+	tcase_add_checked_fixture(tcase, setup_as_user, teardown);
+	suite_add_tcase(suite, tcase);
+	tcase_add_test(tcase, without_handles_descriptors_stay_within_the_limit_too);
+	tcase_add_test(tcase, a_closed_file_is_found_after_its_directory_was_renamed);
+	tcase_add_test(tcase, a_lookup_gives_a_closed_file_its_descriptor_back);
+	tcase_add_test(tcase, another_file_under_a_closed_ones_name_is_stale);
+	tcase_add_test(tcase, a_file_whose_name_is_gone_is_not_closed);
+	tcase_add_test(tcase, threads_that_look_up_pin_and_forget_leave_nothing_behind);
+}
+
 static TCase *add_case(Suite *suite, const char *name)
 {
 	TCase *tcase = tcase_create(name);
@@ -501,6 +635,7 @@ int main(void)
 	tcase_add_test(lookup_case, five_thousand_inodes_are_found_visited_and_forgotten);
 	tcase_add_test(lookup_case, a_file_can_be_reopened_for_reading_and_writing);
 	tcase_add_test(lookup_case, threads_that_look_up_pin_and_forget_leave_nothing_behind);
+	add_user_cases(suite);
 	unsigned bytes = handle_bytes();
 	if (bytes > 0)
 		add_handle_cases(suite);
