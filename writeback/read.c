@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/sizes.h"
 
 /* Pins a page and appends its bytes [from, to) to the answer. */
@@ -132,7 +133,7 @@ int wb_file_read(struct wb_file *file, uint64_t off, size_t len, struct wb_read 
 {
 	uint64_t size = atomic_load(&file->size);
 
-	ret_read->file = file;
+	ret_read->file = NULL;
 	ret_read->nr_iov = ret_read->nr_pages = 0;
 	ret_read->len = 0;
 	ret_read->bounce = NULL;
@@ -142,6 +143,9 @@ int wb_file_read(struct wb_file *file, uint64_t off, size_t len, struct wb_read 
 	if (off >= size)
 		return 0;
 	len = (size_t)min_u64(len, size - off);
+	/* Whoever got the reply may close and remove the file before we have let go of its pages. */
+	wb_file_ref(file);
+	ret_read->file = file;
 	while (ret_read->len < len) {
 		uint64_t at = off + ret_read->len;
 		size_t left = len - ret_read->len;
@@ -168,4 +172,6 @@ void wb_read_release(struct wb_read *read)
 	free(read->bounce);
 	read->bounce = NULL;
 	read->nr_pages = read->nr_iov = 0;
+	if (read->file)
+		wb_file_unref(take_ptr(read->file));
 }
