@@ -18,11 +18,12 @@ compile "$CHOKE_ROOT/tests/behaviour/seed_writer.c" "$CHOKE_TMP/seed_writer"
 # Runs the writer against its limit in mode $1; sets accepted and refused to its rates.
 run_writer()
 {
-	mount_choke -o "rollback=$1,cache_bytes=$((kib * 2 / 1024))M"
+	# Accepted writes are to run at the speed of memory: what the disk can do is not the question.
+	mount_choke -o "rollback=$1,cache_bytes=$((kib * 2))K,dirty_bytes=$((kib * 2 - 8192))K,dirty_background_bytes=$((kib * 3 / 2))K"
 	setquota_kib $uid 0 $kib
 	stat_reset
 	as_uid $uid "$CHOKE_TMP/seed_writer" "$MNT/victim" $seconds >"$CHOKE_TMP/rates" 2>"$CHOKE_TMP/said"
-	sed "s/^/# $1: /" "$CHOKE_TMP/rates" "$CHOKE_TMP/said"
+	sed "s/^/# $1: /" "$CHOKE_TMP/rates" | head -n 5
 	accepted=$(awk '$3 == 0 { n += $1; t += $1 / $5 } END { printf "%.0f", t ? n / t : 0 }' "$CHOKE_TMP/rates")
 	refused=$(awk '$3 == $1 { n += $1; t += $1 / $5 } END { printf "%.0f", t ? n / t : 0 }' "$CHOKE_TMP/rates")
 	note "$1: $accepted writes/s accepted, $refused writes/s refused"
@@ -59,7 +60,6 @@ expect_num "$refused" -gt $((list_refused * 2)) "rate of refused writes against 
 umount_choke
 
 begin "rollback=reserve undoes nothing at all"
-seconds=6
 run_writer reserve
 expect_eq "$(stat_json rollback.count)" 0 "rollbacks"
 expect_eq "$(stat_json rollback.pages_visited)" 0 "pages visited"

@@ -40,6 +40,9 @@ choke_finish()
 	local status=$?
 	trap - EXIT
 	trap '' INT TERM
+	if [ $status -ne 0 ] && [ -s "$CHOKE_TMP/daemon.log" ]; then
+		tail -n 60 "$CHOKE_TMP/daemon.log" | sed 's/^/# daemon: /'
+	fi
 	if [ $status -ne 0 ] && [ -z "$choke_failed" ]; then
 		echo "not ok - ${choke_case:-before the first case} (the script ended with status $status)"
 	elif [ $status -eq 0 ] && [ -n "$choke_case" ]; then
@@ -146,12 +149,19 @@ mount_choke()
 	mount_again "$@"
 }
 
-# mount_again [-o OPTIONS]: the same backing at the same place.
+# mount_again [-o OPTIONS]: the same backing at the same place. The daemon stays in the foreground, as our child, so that what
+# it says last (an assertion, a sanitizer) is in daemon.log and shown when the script fails.
 mount_again()
 {
-	"$CHOKEFS" mount "$@" "$BACKING" "$MNT" || fail "chokefs mount $* failed"
-	choke_find_daemon
+	echo "# mount $*" >>"$CHOKE_TMP/daemon.log"
+	"$CHOKEFS" mount -f "$@" "$BACKING" "$MNT" >>"$CHOKE_TMP/daemon.log" 2>&1 &
+	DAEMON=$!
+	disown "$DAEMON"
+	wait_until 60 mount_is_decided
+	"$CHOKEFS" stats "$MNT" --json >/dev/null 2>&1 || fail "chokefs mount $* failed"
 }
+
+mount_is_decided() { daemon_is_gone || "$CHOKEFS" stats "$MNT" --json >/dev/null 2>&1; }
 
 umount_choke()
 {
@@ -161,7 +171,11 @@ umount_choke()
 	wait_until 20 daemon_is_gone
 }
 
-daemon_is_gone() { [ ! -d "/proc/$DAEMON" ]; }
+# A zombie is gone too: bash reaps its children when it likes.
+daemon_is_gone()
+{
+	[ ! -d "/proc/$DAEMON" ] || [[ $(cat "/proc/$DAEMON/stat" 2>/dev/null) =~ \)\ Z || ! -d /proc/$DAEMON ]]
+}
 
 # remount [-o OPTIONS]: out and in again.
 remount()
