@@ -107,16 +107,18 @@ bool trial_figure_is_gauge(const char *name)
 		"cache.pages",	     "cache.dirty",	      "cache.writeback",  "cache.files",
 		"cache.limit_pages", "cache.oldest_dirty_ns", "gate.congested",	  "gate.outstanding",
 		"gate.on",	     "gate.off",	      "device.inflight",  "quota.ids",
-		"version",	     "uptime_ns",	      "cache.bookkeeping_bytes",
+		"version",	     "uptime_ns",
 	};
 	for (size_t i = 0; i < sizeof(gauges) / sizeof(gauges[0]); i++)
 		if (strcmp(name, gauges[i]) == 0)
 			return true;
-	/* Quantiles and maxima have no difference; memory rises and falls. */
+	if (strncmp(name, "memory.", 7) == 0)
+		return true;
+	/* Quantiles and maxima have no difference. */
 	const char *last = strrchr(name, '.');
 	last = last ? last + 1 : name;
 	return strncmp(last, "p50", 3) == 0 || strncmp(last, "p99", 3) == 0 ||
-	       strncmp(last, "max_", 4) == 0 || strncmp(last, "rss", 3) == 0;
+	       strncmp(last, "max_", 4) == 0;
 }
 
 int trial_figures_delta(struct trial_figures *figures, const char *prefix,

@@ -139,7 +139,8 @@ static const char *option_value(int argc, char **argv, int *i, const char *name,
 	if (argv[*i][len] != '\0')
 		return NULL;
 	if (*i + 1 == argc) {
-		*ret_r = wrong("needs a value", name);
+		log_error("trial: %s: needs a value", name);
+		*ret_r = 2;
 		return NULL;
 	}
 	return argv[++*i];
@@ -186,6 +187,9 @@ static int do_run(int argc, char **argv)
 		r = load(args.what, &args.settings, &trial);
 	if (r != 0)
 		return r;
+	/* A minute later is too late to learn that there is no place for the report. */
+	if (args.out && trial_report_prepare(args.out) < 0)
+		return 1;
 	_cleanup_(trial_results_fini) struct trial_results results = { 0 };
 	r = trial_run(trial, &results);
 	if (r != 0)

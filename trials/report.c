@@ -142,13 +142,23 @@ static int write_file(const struct trial_results *results, const char *dir, cons
 	return r;
 }
 
+int trial_report_prepare(const char *dir)
+{
+	struct stat st;
+	int r = mkdir(dir, 0755) < 0 && errno != EEXIST ? -errno : 0;
+	if (r == 0 && stat(dir, &st) < 0)
+		r = -errno;
+	if (r == 0 && !S_ISDIR(st.st_mode))
+		r = -ENOTDIR;
+	if (r == 0 && access(dir, W_OK | X_OK) < 0)
+		r = -errno;
+	if (r < 0)
+		log_error("%s: %s", dir, strerror(-r));
+	return r;
+}
+
 int trial_report(const struct trial_results *results, const char *dir)
 {
-	if (mkdir(dir, 0755) < 0 && errno != EEXIST) {
-		int r = -errno;
-		log_error("%s: %s", dir, strerror(errno));
-		return r;
-	}
 	int r = write_file(results, dir, "results.json", write_json);
 	if (r == 0)
 		r = write_file(results, dir, "timeline.csv", write_timeline);

@@ -28,7 +28,9 @@ double trial_results_value(const struct trial_results *results, const char *vari
 double trial_results_ratio(const struct trial_results *results, const struct trial_table *table,
 			   const char *metric);
 json_object *trial_results_json(const struct trial_results *results);
-/** Leaves results.json, timeline.csv and report.html in @dir, which is made if need be. 0 or -errno, said on stderr. */
+/** Makes @dir if need be and sees that files can be made in it. 0 or -errno, said on stderr. */
+int trial_report_prepare(const char *dir);
+/** Leaves results.json, timeline.csv and report.html in @dir. 0 or -errno, said on stderr. */
 int trial_report(const struct trial_results *results, const char *dir);
 int trial_write_html(const struct trial_results *results, FILE *out);
 void trial_write_chart(const struct trial_results *results, const struct trial_chart *chart, FILE *out);
