@@ -41,6 +41,7 @@ int wb_file_new(struct wb_cache *cache, uint64_t ino, uint64_t size, const struc
 	file->refs = 1;
 	file->size = file->backing_size = size;
 	file->fd = file->fd_direct = -1;
+	file->gap_index = UINT64_MAX;
 	list_init(&file->dirty_link);
 	list_init(&file->ios);
 

@@ -97,14 +97,18 @@ uint32_t wb_index_find_locked(struct wb_file *file, uint64_t index)
 	uint32_t id = aside_find(file, slot, index);
 	if (id)
 		return file->hint = id;
+	uint32_t parent = 0;
 	for (id = file->root; id;) {
 		struct wb_page *page = wb_page(cache, id);
 		if (page->index == index) {
 			atomic_store_explicit(slot, id, memory_order_relaxed);
 			return file->hint = id;
 		}
+		parent = id;
 		id = index < page->index ? page->left : page->right;
 	}
+	file->gap_index = index;
+	file->gap_parent = parent;
 	return 0;
 }
 
@@ -205,6 +209,10 @@ void wb_index_insert_locked(struct wb_file *file, uint32_t id)
 	if (file->hint && !wb_page(cache, file->hint)->right &&
 	    wb_page(cache, file->hint)->index + 1 == page->index) {
 		parent = file->hint;
+	} else if (file->gap_index == page->index) {
+		/* Whoever inserts has just looked and not found. */
+		parent = file->gap_parent;
+		left = parent && page->index < wb_page(cache, parent)->index;
 	} else {
 		for (uint32_t at = file->root; at;) {
 			parent = at;
@@ -213,6 +221,7 @@ void wb_index_insert_locked(struct wb_file *file, uint32_t id)
 			at = left ? wb_page(cache, at)->left : wb_page(cache, at)->right;
 		}
 	}
+	file->gap_index = UINT64_MAX;
 	page->parent = parent;
 	if (!parent)
 		file->root = id;
@@ -274,6 +283,7 @@ void wb_index_remove_locked(struct wb_file *file, uint32_t id)
 	bool black;
 
 	lock_assert_held(&file->lock);
+	file->gap_index = UINT64_MAX;
 	if (file->hint == id)
 		file->hint = 0;
 	if (!page->left || !page->right) {

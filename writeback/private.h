@@ -94,12 +94,13 @@ enum wb_page_flags {
 
 /* Locks: f the file's lock   a the arena's while FREE, the file's otherwise */
 struct wb_page {
+	/* What a descent of the index reads comes first, together. */
+	uint64_t index;			  /* [f] offset / WB_PAGE_SIZE */
 	uint32_t left, right, parent;	  /* [f] ordered index */
+	uint32_t epoch;			  /* [f] file->epoch when it became dirty: what a sync must write */
+	_Atomic(struct wb_file *) file;	  /* [f] read without it by reclaim, which then checks again */
 	uint32_t res_prev, res_next;	  /* [f] resident list, in the order of arrival */
 	uint32_t dirty_prev, dirty_next;  /* [a] dirty list, oldest first; free list */
-	uint32_t epoch;			  /* [f] file->epoch when it became dirty: what a sync must write */
-	uint64_t index;			  /* [f] offset / WB_PAGE_SIZE */
-	_Atomic(struct wb_file *) file;	  /* [f] read without it by reclaim, which then checks again */
 	uint32_t dirtied_ms;		  /* [f] cache time when it became dirty */
 	uint16_t pins;			  /* [f] reads that point at its bytes */
 	_Atomic uint8_t state;		  /* [f] enum wb_page_state; changed by wb_page_move() alone */
@@ -227,6 +228,8 @@ struct wb_file {
 
 	uint32_t root;		     /* [f] ordered index */
 	uint32_t hint;		     /* [f] the page last found */
+	uint32_t gap_parent;	     /* [f] where a search for gap_index ended without finding it; */
+	uint64_t gap_index;	     /* [f] UINT64_MAX: not known any more */
 	uint32_t res_head, res_tail; /* [f] */
 	uint32_t dirty_head, dirty_tail; /* [f] DIRTY and REDIRTIED, by time */
 	uint64_t nr_resident;	     /* [f] */
