@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "writeback/private.h"
+#include "writeback/device.h"
 
 struct wb_queue;
 

@@ -3,7 +3,7 @@
 #ifndef WRITEBACK_HELD_H
 #define WRITEBACK_HELD_H
 
-#include "writeback/private.h"
+#include "writeback/device.h"
 
 /* Not locked: belongs to whoever embeds it. All zero: empty. Uses the link of what it holds. */
 struct wb_held {

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "writeback/private.h"
+#include "writeback/device.h"
 
 #define PAGE WB_PAGE_SIZE
 #define MAX_IOV 8
