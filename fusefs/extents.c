@@ -6,15 +6,21 @@
  * file. st_blocks would be cheaper to ask for and is never used, because on ext4 it contains the extent tree itself.
  * FIEMAP is asked with FIEMAP_FLAG_SYNC: a partial tail page is written through the kernel's page cache, and some file
  * systems do not show what is not allocated yet. File systems without FIEMAP (tmpfs, NFS) answer SEEK_DATA.
+ *
+ * XFS allocates beyond the end of a growing file by itself, and such space becomes part of the file when that grows further, or is
+ * given back when XFS likes. It stays unwritten, so there only what is written is charged, and fallocate(2) costs nothing.
+ * (btrfs may fill the hole in which a file ends when the file grows: the next check shows it.)
  */
 #include "fusefs/private.h"
 
 #include <errno.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include "base/sizes.h"
 
@@ -28,6 +34,7 @@ struct extent_walk {
 	uint64_t off, end; /* the range */
 	visit_extent *visit;
 	void *context;
+	uint32_t skip_flags; /* extents that have one of them are not charged */
 };
 
 static int walk_visit(const struct extent_walk *walk, uint64_t off, uint64_t end)
@@ -56,7 +63,8 @@ static int fiemap_step(const struct extent_walk *walk, uint64_t *at)
 	for (uint32_t i = 0; i < buffer.head.fm_mapped_extents; i++) {
 		const struct fiemap_extent *extent = &buffer.extents[i];
 		uint64_t end = extent->fe_logical + extent->fe_length;
-		int r = walk_visit(walk, extent->fe_logical, end);
+		bool skip = extent->fe_flags & walk->skip_flags;
+		int r = skip ? 0 : walk_visit(walk, extent->fe_logical, end);
 		if (r < 0)
 			return r;
 		if (extent->fe_flags & FIEMAP_EXTENT_LAST)
@@ -106,18 +114,26 @@ static int walk_seek(const struct extent_walk *walk)
 	return 0;
 }
 
-static int walk_extents(const struct extent_walk *walk)
+static bool preallocates_by_itself(int fd)
 {
+	struct statfs stfs;
+	return fstatfs(fd, &stfs) == 0 && stfs.f_type == XFS_SUPER_MAGIC;
+}
+
+static int walk_extents(struct extent_walk *walk)
+{
+	if (preallocates_by_itself(walk->fd))
+		walk->skip_flags = FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_DELALLOC;
 	int r = walk_fiemap(walk);
 	if (r == -EOPNOTSUPP || r == -ENOTTY)
 		r = walk_seek(walk);
 	return r;
 }
 
-bool fs_blocks_has_extents(int fd)
+bool fs_blocks_charges_allocation(int fd)
 {
 	struct fiemap probe = { .fm_length = 1 };
-	return ioctl(fd, FS_IOC_FIEMAP, &probe) == 0;
+	return ioctl(fd, FS_IOC_FIEMAP, &probe) == 0 && !preallocates_by_itself(fd);
 }
 
 static int set_extent(void *context, uint64_t off, uint64_t end)

@@ -84,8 +84,8 @@ static int allocate_range_locked(struct falloc *falloc)
 	r = backing_fallocate(falloc);
 	if (r == 0 && !(falloc->mode & FALLOC_FL_KEEP_SIZE))
 		follow_size_locked(inode, falloc->off + falloc->len);
-	/* Where allocation without data is seen as a hole, that is what it is charged as. */
-	if (r < 0 || falloc->mode & FALLOC_FL_ZERO_RANGE || !fs_blocks_has_extents(fd))
+	/* Where allocation without data does not count, none of it is charged for long. */
+	if (r < 0 || falloc->mode & FALLOC_FL_ZERO_RANGE || !fs_blocks_charges_allocation(fd))
 		fs_inode_resync_locked(falloc->fs, inode, falloc->off, falloc->len);
 	return r;
 }

@@ -264,7 +264,7 @@ START_TEST(preallocation_beyond_the_end_counts)
 {
 	int fd = temp_file(".");
 	uint64_t bytes;
-	if (!fs_blocks_has_extents(fd) || fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 1 << 20) < 0) {
+	if (!fs_blocks_charges_allocation(fd) || fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 1 << 20) < 0) {
 		close(fd);
 		return; /* this directory's file system has no such thing */
 	}
