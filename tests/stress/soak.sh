@@ -42,7 +42,7 @@ throw_switches()
 begin "$seconds s of 16 writers: no error but EDQUOT, no hang, every byte as written"
 mount_choke -o "cache_bytes=64M,congestion_kb=2048,device=rate=200M:latency=1ms,restart_poll_ms=50"
 for uid in 1000 1001 1002 1003; do
-	setquota_kib $uid $((6000 + (uid - 1000) * 2000)) $((8000 + (uid - 1000) * 2000)) 0 7
+	setquota_kib $uid $((2000 + (uid - 1000) * 1000)) $((3000 + (uid - 1000) * 1000)) 0 7
 done
 throw_switches "$CHOKE_TMP/enough" &
 tuner=$!
