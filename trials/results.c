@@ -154,6 +154,9 @@ static void put_slot(struct figure_writer *writer, const struct trial_slot *slot
 	put(writer, "accepted_per_s", seconds > 0 ? (double)atomic_load(&slot->accepted) / seconds : NAN);
 	put(writer, "refused_per_s", seconds > 0 ? (double)atomic_load(&slot->refused) / seconds : NAN);
 	put(writer, "bytes_per_s", seconds > 0 ? (double)atomic_load(&slot->bytes) / seconds : NAN);
+	put(writer, "fastest_ns", (double)atomic_load(&slot->fastest_ns));
+	double run = (double)atomic_load(&slot->fastest_run_ns);
+	put(writer, "fastest_run_ns", run > 0 ? run / TRIAL_RUN_CALLS : NAN);
 	put(writer, "per_s_of_1000", thousand > 0 ? 1000 * 1e9 / thousand : NAN);
 	for (size_t op = 0; op < TRIAL_OPS; op++)
 		put_latency(writer, ops[op], &slot->op[op]);

@@ -36,13 +36,23 @@ static void wait_for_phase_after(struct trial_shared *shared, int32_t seen)
 	syscall(SYS_futex, &shared->phase, FUTEX_WAIT, seen, NULL, NULL, 0);
 }
 
+static void lower_to(_Atomic uint64_t *least, uint64_t value)
+{
+	uint64_t seen = atomic_load(least);
+	while ((seen == 0 || value < seen) && !atomic_compare_exchange_weak(least, &seen, value))
+		;
+}
+
+void trial_slot_run(struct trial_slot *slot, uint64_t run_ns)
+{
+	lower_to(&slot->fastest_run_ns, run_ns);
+}
+
 void trial_slot_count(struct trial_slot *slot, enum trial_op op, uint64_t start_ns, uint64_t end_ns)
 {
-	uint64_t seen = atomic_load(&slot->first_ns);
-	while ((seen == 0 || start_ns < seen) &&
-	       !atomic_compare_exchange_weak(&slot->first_ns, &seen, start_ns))
-		;
-	seen = atomic_load(&slot->last_ns);
+	lower_to(&slot->first_ns, start_ns);
+	lower_to(&slot->fastest_ns, end_ns - start_ns);
+	uint64_t seen = atomic_load(&slot->last_ns);
 	while (end_ns > seen && !atomic_compare_exchange_weak(&slot->last_ns, &seen, end_ns))
 		;
 	hist_add(&slot->op[op], end_ns - start_ns);
@@ -92,7 +102,7 @@ static int task_step(struct trial_task *task, int32_t phase)
 	if (task->current_phase != phase) {
 		task->current_phase = phase;
 		task->phase_calls = 0;
-		task->due_ns = task->thousand_start_ns = clock_now_ns();
+		task->due_ns = task->thousand_start_ns = task->run_start_ns = clock_now_ns();
 	}
 	if (task->start_ns == 0)
 		task->start_ns = clock_now_ns();

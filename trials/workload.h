@@ -9,6 +9,8 @@
 #include "base/hist.h"
 #include "trials/model.h"
 
+#define TRIAL_RUN_CALLS 32
+
 enum trial_op {
 	TRIAL_OP_WRITE,
 	TRIAL_OP_READ,
@@ -20,6 +22,8 @@ enum trial_op {
 struct trial_slot {
 	_Atomic uint64_t calls, accepted, refused, shorted, errors, bytes;
 	_Atomic uint64_t first_ns, last_ns; /* start of the first call, end of the last */
+	_Atomic uint64_t fastest_ns;	    /* call; 0: none yet */
+	_Atomic uint64_t fastest_run_ns;    /* TRIAL_RUN_CALLS calls of one worker in a row */
 	_Atomic uint64_t thousand_ns;	    /* how long the latest 1000 calls took, as the mail's program counts */
 	struct hist op[TRIAL_OPS];
 };
@@ -53,7 +57,7 @@ struct trial_task {
 	char *buffer;
 	uint64_t calls, position, due_ns, start_ns;
 	uint64_t random;
-	uint64_t thousand_start_ns;
+	uint64_t thousand_start_ns, run_start_ns;
 	int32_t current_phase; /* the last it worked in */
 	uint64_t phase_calls;  /* in that phase */
 	int32_t over_phase;    /* the phase it has finished with */
@@ -79,6 +83,9 @@ int trial_writer_prepare(struct trial_task *task);
 int trial_bystander_prepare(struct trial_task *task);
 /** fsync_at_end. 0 or -errno. */
 int trial_writer_finish(struct trial_task *task);
+/** Counts TRIAL_RUN_CALLS calls in a row. */
+void trial_slot_run(struct trial_slot *slot, uint64_t run_ns);
+/** Counts one call. */
 void trial_slot_count(struct trial_slot *slot, enum trial_op op, uint64_t start_ns, uint64_t end_ns);
 /** The name of a workload's @nr-th file: "data", or "data.2" where there are several. */
 void trial_file_name(const struct trial_workload *workload, uint64_t nr, char *buf, size_t len);

@@ -95,8 +95,12 @@ static void pace(struct trial_task *task)
 	task->due_ns += step;
 }
 
-static void count_thousand(struct trial_task *task, struct trial_slot *slot, uint64_t now)
+static void count_runs(struct trial_task *task, struct trial_slot *slot, uint64_t now)
 {
+	if (task->phase_calls % TRIAL_RUN_CALLS == 0) {
+		trial_slot_run(slot, now - task->run_start_ns);
+		task->run_start_ns = now;
+	}
 	if (task->phase_calls % 1000 != 0)
 		return;
 	atomic_store(&slot->thousand_ns, now - task->thousand_start_ns);
@@ -139,7 +143,7 @@ int trial_writer_step(struct trial_task *task, size_t phase)
 	count_outcome(slot, n, err, workload->write_size);
 	task->calls++;
 	task->phase_calls++;
-	count_thousand(task, slot, end);
+	count_runs(task, slot, end);
 	if (err && !workload->ignore_errors)
 		return -err;
 	if (workload->calls && task->calls >= workload->calls)
