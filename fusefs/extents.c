@@ -17,7 +17,6 @@
 #include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -44,24 +43,21 @@ static int walk_visit(const struct extent_walk *walk, uint64_t off, uint64_t end
 	return off < end ? walk->visit(walk->context, off, end) : 0;
 }
 
-struct fiemap_buffer {
-	struct fiemap head;
-	struct fiemap_extent extents[EXTENTS_AT_ONCE];
-};
-
 /* Fetches the next extents from *@at on and moves it behind them. 1: there may be more, 0: no, -errno. */
 static int fiemap_step(const struct extent_walk *walk, uint64_t *at)
 {
-	struct fiemap_buffer buffer;
-	memset(&buffer.head, 0, sizeof(buffer.head));
-	buffer.head.fm_start = *at;
-	buffer.head.fm_length = walk->end - *at;
-	buffer.head.fm_flags = FIEMAP_FLAG_SYNC;
-	buffer.head.fm_extent_count = EXTENTS_AT_ONCE;
-	if (ioctl(walk->fd, FS_IOC_FIEMAP, &buffer.head) < 0)
+	_Alignas(struct fiemap) char space[sizeof(struct fiemap) +
+					   EXTENTS_AT_ONCE * sizeof(struct fiemap_extent)];
+	struct fiemap *map = (struct fiemap *)(void *)space;
+
+	*map = (struct fiemap){ .fm_start = *at,
+				.fm_length = walk->end - *at,
+				.fm_flags = FIEMAP_FLAG_SYNC,
+				.fm_extent_count = EXTENTS_AT_ONCE };
+	if (ioctl(walk->fd, FS_IOC_FIEMAP, map) < 0)
 		return errno == EFBIG ? 0 : -errno; /* EFBIG: beyond the largest file */
-	for (uint32_t i = 0; i < buffer.head.fm_mapped_extents; i++) {
-		const struct fiemap_extent *extent = &buffer.extents[i];
+	for (uint32_t i = 0; i < map->fm_mapped_extents; i++) {
+		const struct fiemap_extent *extent = &map->fm_extents[i];
 		uint64_t end = extent->fe_logical + extent->fe_length;
 		bool skip = extent->fe_flags & walk->skip_flags;
 		int r = skip ? 0 : walk_visit(walk, extent->fe_logical, end);
@@ -73,7 +69,7 @@ static int fiemap_step(const struct extent_walk *walk, uint64_t *at)
 			return -EIO; /* no way forward: the backing contradicts itself */
 		*at = end;
 	}
-	return buffer.head.fm_mapped_extents > 0 && *at < walk->end;
+	return map->fm_mapped_extents > 0 && *at < walk->end;
 }
 
 static int walk_fiemap(const struct extent_walk *walk)
