@@ -99,6 +99,7 @@ static void cache_init(struct wb_cache *cache)
 	cond_init(&cache->flusher.wake);
 	list_init(&cache->files);
 	list_init(&cache->dirty_files);
+	list_init(&cache->line);
 	wb_gate_init(&cache->gate);
 }
 

@@ -139,6 +139,8 @@ struct wb_cache {
 	struct list dirty_files;    /* [c] the line the flusher works through */
 	struct cond throttled;	    /* [c] writers over the limit, and those out of memory */
 	_Atomic uint32_t nr_waiting; /* of them */
+	struct list line;	    /* [c] writers held in the throttle, first come first */
+	_Atomic uint32_t nr_in_line; /* of them */
 	bool shutdown;		    /* [c] nobody is held back any more */
 	bool stop;		    /* [c] threads end */
 

@@ -101,6 +101,59 @@ START_TEST(a_write_larger_than_the_limit_passes_when_all_else_is_clean)
 }
 END_TEST
 
+START_TEST(what_is_dirty_below_the_background_threshold_holds_nobody)
+{
+	struct wb_config config = fixture_config(0);
+	struct wb_fixture fx;
+
+	/* 3 MiB are dirty, which the flusher leaves alone for 30 seconds; the write is as long as the limit. */
+	begin(&fx, 3, &config);
+	uint64_t start_ns = clock_now_ns();
+	wb_throttle(fx.cache, 8 * MIB);
+	wb_throttle(fx.cache, 64 * MIB);
+	ck_assert_uint_lt(clock_now_ns() - start_ns, 5 * NSEC_PER_SEC);
+	fixture_end(&fx);
+}
+END_TEST
+
+struct small_writer {
+	struct wb_fixture *fx;
+	_Atomic bool stop;
+};
+
+static void *write_small(void *arg)
+{
+	struct small_writer *writer = arg;
+	static char data[WB_PAGE_SIZE];
+
+	for (uint64_t i = 0; !atomic_load(&writer->stop); i++) {
+		wb_throttle(writer->fx->cache, sizeof(data));
+		wb_file_write(writer->fx->file, i % 4096 * sizeof(data), data, sizeof(data));
+	}
+	return NULL;
+}
+
+START_TEST(small_writes_do_not_take_the_room_of_a_large_one)
+{
+	struct wb_config config = fixture_config(0);
+	struct wb_fixture fx;
+	struct small_writer writer = { .fx = &fx };
+	pthread_t thread;
+
+	begin(&fx, 8, &config);
+	pthread_create(&thread, NULL, write_small, &writer);
+	usleep(50000);
+	uint64_t start_ns = clock_now_ns();
+	/* 4 MiB at 16 MB/s: a quarter of a second a time. */
+	for (int i = 0; i < 3; i++)
+		wb_throttle(fx.cache, 4 * MIB);
+	ck_assert_uint_lt(clock_now_ns() - start_ns, 5 * NSEC_PER_SEC);
+	atomic_store(&writer.stop, true);
+	pthread_join(thread, NULL);
+	fixture_end(&fx);
+}
+END_TEST
+
 static void *end_soon(void *arg)
 {
 	usleep(50000);
@@ -139,6 +192,8 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, at_the_limit_a_writer_waits_for_room_and_does_not_spin);
 	tcase_add_test(tc, a_pause_lasts_at_most_200_ms);
 	tcase_add_test(tc, a_write_larger_than_the_limit_passes_when_all_else_is_clean);
+	tcase_add_test(tc, what_is_dirty_below_the_background_threshold_holds_nobody);
+	tcase_add_test(tc, small_writes_do_not_take_the_room_of_a_large_one);
 	tcase_add_test(tc, shutdown_lets_a_held_writer_go);
 	suite_add_tcase(suite, tc);
 	return suite;
