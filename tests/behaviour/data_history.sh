@@ -23,7 +23,7 @@ history()
 	expect_rc 0 "$CHOKEFS" quotacheck "$BACKING"
 }
 
-modes=${*:-rollback=reserve,cache_bytes=1M rollback=list,device=rate=200M:latency=1ms,completion=batch}
+modes=${*:-rollback=reserve,cache_bytes=8M rollback=list,device=rate=200M:latency=1ms,completion=batch}
 if [ $# -eq 0 ]; then
 	for block_size in 4K 16K 64K; do
 		for rollback in reserve list bounded ordered; do
