@@ -17,6 +17,8 @@
 #define MIN_PASS_BYTES (1u << 20)
 #define BANDWIDTH_PERIOD_NS (200 * NSEC_PER_MSEC)
 #define BANDWIDTH_START (100u << 20)
+#define LANDING_NS (100 * NSEC_PER_MSEC)
+#define MAX_AGE_MS (1u << 30) /* twelve days */
 
 /* Half a second of what the device was measured to take; with a gate never more than ON. */
 static uint64_t pass_pages(struct wb_cache *cache)
@@ -74,29 +76,43 @@ static uint64_t count_dirty_files(struct wb_cache *cache)
 	return nr;
 }
 
-/* One pass over one file. How many pages it put on their way. */
-static uint64_t pass(struct wb_cache *cache, struct wb_file *file, struct wb_collect *what)
+/* What one trip along the line came to. */
+struct round {
+	uint64_t pages; /* on their way */
+	bool skipped;   /* the gate turned a pass away */
+};
+
+static uint64_t collect(struct wb_cache *cache, struct wb_file *file, struct wb_collect what, struct list *ios)
+{
+	LOCK_SCOPE(&file->lock);
+	if (file->err_backoff_ms > 0) {
+		if ((int32_t)(wb_cache_time_ms(cache) - file->err_retry_ms) < 0)
+			return 0;
+		/* A page that failed counts as dirtied when it failed. It has waited long enough. */
+		what.by_age = false;
+	}
+	what.max_pages = pass_pages(cache);
+	return file->dead ? 0 : wb_run_collect_locked(file, &what, ios);
+}
+
+/* One pass over one file. */
+static void pass(struct wb_cache *cache, struct wb_file *file, const struct wb_collect *what, struct round *round)
 {
 	struct list ios;
-	uint64_t pages = 0;
 
 	list_init(&ios);
-	if (wb_gate_enter(&cache->gate) == WB_GATE_SKIPPED)
-		return 0;
-	what->max_pages = pass_pages(cache);
-	lock_take(&file->lock);
-	bool backing_off = file->err_backoff_ms > 0 &&
-			   (int32_t)(wb_cache_time_ms(cache) - file->err_retry_ms) < 0;
-	if (!file->dead && !backing_off)
-		pages = wb_run_collect_locked(file, what, &ios);
-	lock_release(&file->lock);
+	if (wb_gate_enter(&cache->gate) == WB_GATE_SKIPPED) {
+		round->skipped = true;
+		return;
+	}
+	uint64_t pages = collect(cache, file, *what, &ios);
 	wb_run_submit(cache, &ios);
 	if (pages > 0) {
 		atomic_fetch_add(&cache->flusher.passes, 1);
 		atomic_fetch_add(&cache->flusher.pages, pages);
+		round->pages += pages;
 	}
 	measure_bandwidth(cache);
-	return pages;
 }
 
 static bool stopping(struct wb_cache *cache)
@@ -105,10 +121,10 @@ static bool stopping(struct wb_cache *cache)
 	return cache->stop;
 }
 
-/* Once around the line. How many pages. */
-static uint64_t round_of_passes(struct wb_cache *cache, struct wb_collect *what, bool background)
+/* Once around the line. */
+static struct round round_of_passes(struct wb_cache *cache, const struct wb_collect *what, bool background)
 {
-	uint64_t pages = 0;
+	struct round round = { 0 };
 
 	for (uint64_t left = count_dirty_files(cache); left > 0 && !stopping(cache); left--) {
 		if (background && atomic_load(&cache->nr_dirty) <= atomic_load(&cache->dirty_background))
@@ -116,10 +132,23 @@ static uint64_t round_of_passes(struct wb_cache *cache, struct wb_collect *what,
 		struct wb_file *file = next_file(cache);
 		if (!file)
 			break;
-		pages += pass(cache, file, what);
+		pass(cache, file, what, &round);
 		wb_file_unref(file);
 	}
-	return pages;
+	return round;
+}
+
+/* All that is dirty is in flight and was written to again: waits until something lands, as Linux' flusher does for an inode
+ * under write-back. False if nothing is in flight. */
+static bool wait_for_landing(struct wb_cache *cache)
+{
+	LOCK_SCOPE(&cache->lock);
+	atomic_fetch_add(&cache->nr_waiting, 1);
+	bool flying = atomic_load(&cache->nr_writeback) > 0;
+	if (flying)
+		cond_wait_until(&cache->throttled, &cache->lock, clock_now_ns() + LANDING_NS);
+	atomic_fetch_sub(&cache->nr_waiting, 1);
+	return flying;
 }
 
 static void work_background(struct wb_cache *cache)
@@ -127,7 +156,8 @@ static void work_background(struct wb_cache *cache)
 	struct wb_collect what = { .end = UINT64_MAX };
 
 	while (!stopping(cache) && atomic_load(&cache->nr_dirty) > atomic_load(&cache->dirty_background)) {
-		if (round_of_passes(cache, &what, true) == 0) {
+		struct round round = round_of_passes(cache, &what, true);
+		if (round.pages == 0 && (round.skipped || !wait_for_landing(cache))) {
 			atomic_store(&cache->flusher.stalled, true);
 			return;
 		}
@@ -138,17 +168,51 @@ static void work_background(struct wb_cache *cache)
 static void work_periodic(struct wb_cache *cache)
 {
 	struct wb_collect what = { .end = UINT64_MAX, .by_age = true };
+	uint64_t expire_ms = atomic_load(&cache->expire_cs) * 10ull;
 
-	what.before_ms = wb_cache_time_ms(cache) - atomic_load(&cache->expire_cs) * 10;
-	while (!stopping(cache) && round_of_passes(cache, &what, false) > 0)
+	/* The clock of pages wraps: what is older than it can tell apart has no age. */
+	what.before_ms = wb_cache_time_ms(cache) - (uint32_t)min_u64(expire_ms, MAX_AGE_MS);
+	while (!stopping(cache) && round_of_passes(cache, &what, false).pages > 0)
 		;
 }
 
-/* Sleeps until kicked or until @deadline_ns. True: the timer. */
-static bool sleep_until(struct wb_cache *cache, uint64_t deadline_ns)
+/* ---- the timer ---- */
+
+static void timer_restart(struct wb_cache *cache)
 {
 	struct wb_flusher *flusher = &cache->flusher;
-	bool timer = false;
+
+	flusher->timer_cs = atomic_load(&cache->period_cs);
+	/* No period: the timer still ticks, rarely, and does nothing. */
+	flusher->timer_ns = clock_now_ns() +
+			    (flusher->timer_cs ? flusher->timer_cs * (10 * NSEC_PER_MSEC) : 3600 * NSEC_PER_SEC);
+}
+
+/* When it fires; counted anew when the period was changed. */
+static uint64_t timer_deadline(struct wb_cache *cache)
+{
+	if (cache->flusher.timer_cs != atomic_load(&cache->period_cs))
+		timer_restart(cache);
+	return cache->flusher.timer_ns;
+}
+
+/* True once a period, however busy the thread was when it ended. */
+static bool timer_fires(struct wb_cache *cache)
+{
+	if (clock_now_ns() < timer_deadline(cache))
+		return false;
+	timer_restart(cache);
+	if (cache->flusher.timer_cs == 0)
+		return false;
+	atomic_fetch_add(&cache->flusher.wakeups_timer, 1);
+	return true;
+}
+
+/* Sleeps until kicked or until the timer fires. */
+static void sleep_well(struct wb_cache *cache)
+{
+	struct wb_flusher *flusher = &cache->flusher;
+	bool early = true;
 
 	LOCK_SCOPE(&cache->lock);
 	atomic_store(&flusher->sleeping, true);
@@ -156,35 +220,23 @@ static bool sleep_until(struct wb_cache *cache, uint64_t deadline_ns)
 	if (!atomic_load(&flusher->stalled) &&
 	    atomic_load(&cache->nr_dirty) > atomic_load(&cache->dirty_background))
 		flusher->kicked = true;
-	while (!flusher->kicked && !cache->stop && !timer)
-		timer = !cond_wait_until(&flusher->wake, &cache->lock, deadline_ns);
+	while (!flusher->kicked && !cache->stop && early)
+		early = cond_wait_until(&flusher->wake, &cache->lock, timer_deadline(cache));
 	atomic_store(&flusher->sleeping, false);
 	flusher->kicked = false;
-	return timer;
-}
-
-static uint64_t next_timer(struct wb_cache *cache, uint64_t now_ns)
-{
-	uint64_t period_ns = atomic_load(&cache->period_cs) * 10 * NSEC_PER_MSEC;
-
-	/* No period: the timer still ticks, rarely, and does nothing. */
-	return now_ns + (period_ns ? period_ns : 3600 * NSEC_PER_SEC);
 }
 
 static void *flusher_main(void *arg)
 {
 	struct wb_cache *cache = arg;
-	uint64_t timer_ns = next_timer(cache, clock_now_ns());
 
 	pthread_setname_np(pthread_self(), "chokefs-flush");
+	timer_restart(cache);
 	while (!stopping(cache)) {
-		if (sleep_until(cache, timer_ns) && atomic_load(&cache->period_cs) > 0) {
-			atomic_fetch_add(&cache->flusher.wakeups_timer, 1);
+		sleep_well(cache);
+		if (timer_fires(cache))
 			work_periodic(cache);
-		}
 		work_background(cache);
-		if (clock_now_ns() >= timer_ns)
-			timer_ns = next_timer(cache, clock_now_ns());
 	}
 	return NULL;
 }

@@ -111,6 +111,8 @@ struct wb_flusher {
 	_Atomic uint64_t last_poll_ns; /* when a throttled writer last woke it */
 	_Atomic uint64_t bandwidth;    /* bytes per second, measured */
 	uint64_t bw_time_ns, bw_bytes; /* the flusher's own */
+	uint64_t timer_ns;	       /* its own: when the timer fires, */
+	uint32_t timer_cs;	       /* counted with this period */
 };
 
 /*
