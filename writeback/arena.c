@@ -119,6 +119,11 @@ int wb_arena_init(struct wb_arena *arena, uint64_t limit_bytes)
 		return -ENOMEM;
 	arena->data = reserve(arena_data_bytes(arena));
 	arena->aside = reserve(arena_aside_bytes(arena));
+	/* Descents jump about in these: in small pages each step would miss the TLB as well. A kernel without huge pages says no,
+	 * and that is all. Not for the bytes: with defrag=madvise a fault there compacts memory first. */
+	(void)madvise(arena->page, arena_page_bytes(arena), MADV_HUGEPAGE);
+	if (arena->aside)
+		(void)madvise((void *)arena->aside, arena_aside_bytes(arena), MADV_HUGEPAGE);
 	if (!arena->data || !arena->aside) {
 		unreserve(arena);
 		return -ENOMEM;
