@@ -291,6 +291,9 @@ void wb_run_wait_locked(struct wb_file *file);
 /* range.c */
 /** Drops the pages [first, end), dirty ones too, waiting for those in flight or half read. The lock may be given up meanwhile. */
 void wb_file_drop_locked(struct wb_file *file, uint64_t first, uint64_t end);
+/** Makes the file @size long, which is shorter, as far as its pages are concerned: nothing from there on is resident or in flight. The
+ *  tail page keeps its bytes. The lock may be given up meanwhile. */
+void wb_file_cut_locked(struct wb_file *file, uint64_t size);
 /** Cuts off what a shorter page shows beyond @size. */
 void wb_file_zero_tail_locked(struct wb_file *file, uint64_t size);
 

@@ -168,19 +168,42 @@ static bool tail_in_flight_locked(struct wb_file *file, uint64_t size)
 	       wb_page_flag(wb_page(file->cache, id), WB_PAGE_FILLING);
 }
 
+void wb_file_cut_locked(struct wb_file *file, uint64_t size)
+{
+	lock_assert_held(&file->lock);
+	/* A run that lands later would make the backing longer again. Dropping may give up the lock, so it comes first each time. */
+	for (;;) {
+		wb_file_drop_locked(file, div_round_up(size, WB_PAGE_SIZE), UINT64_MAX);
+		if (!tail_in_flight_locked(file, size))
+			break;
+		cond_wait(&file->changed, &file->lock);
+	}
+	atomic_store(&file->size, size);
+}
+
+/* The backing has refused to be cut: the file is as long as it is there, and what was dirty beyond is lost. */
+static void uncut_locked(struct wb_file *file, uint64_t old_size, uint64_t backing_size)
+{
+	uint64_t size = atomic_load(&file->size);
+	uint32_t tail = wb_index_find_locked(file, size >> WB_PAGE_SHIFT);
+
+	file->backing_size = max_u64(file->backing_size, backing_size);
+	atomic_store(&file->size, max_u64(size, min_u64(old_size, backing_size)));
+	/* It may have been read in meanwhile, with zeroes beyond what was then the end. */
+	if (tail && wb_page_state(wb_page(file->cache, tail)) == WB_PAGE_CLEAN &&
+	    !wb_page_flag(wb_page(file->cache, tail), WB_PAGE_FILLING))
+		wb_page_drop_locked(file, tail);
+}
+
 int wb_file_truncate(struct wb_file *file, uint64_t size)
 {
 	lock_take(&file->lock);
-	uint64_t old = atomic_load(&file->size);
+	uint64_t old = atomic_load(&file->size), old_backing = file->backing_size;
 	if (size < old) {
-		/* A run that lands later would make the backing longer again. */
-		while (tail_in_flight_locked(file, size))
-			cond_wait(&file->changed, &file->lock);
-		wb_file_drop_locked(file, div_round_up(size, WB_PAGE_SIZE), UINT64_MAX);
-		while (tail_in_flight_locked(file, size))
-			cond_wait(&file->changed, &file->lock);
-		wb_file_zero_tail_locked(file, size);
-		atomic_store(&file->size, size);
+		wb_file_cut_locked(file, size);
+		/* At once: a reader that is still beyond the end must not bring back what was there. */
+		old_backing = file->backing_size;
+		file->backing_size = min_u64(old_backing, size);
 	}
 	int fd = file->fd;
 	lock_release(&file->lock);
@@ -188,10 +211,13 @@ int wb_file_truncate(struct wb_file *file, uint64_t size)
 	int r = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
 
 	lock_take(&file->lock);
-	if (r == 0 && size > old)
+	if (r == 0) {
+		wb_file_zero_tail_locked(file, size);
 		atomic_store(&file->size, size);
-	if (r == 0)
 		file->backing_size = size;
+	} else if (size < old) {
+		uncut_locked(file, old, old_backing);
+	}
 	wb_file_check_locked(file);
 	lock_release(&file->lock);
 	wb_cache_wake_waiting(file->cache);

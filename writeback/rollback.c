@@ -72,16 +72,6 @@ static void walk_ordered(struct walk *walk)
 	}
 }
 
-/* Nothing of the file is on its way, and no page is half read. */
-static void wait_for_output_locked(struct wb_file *file)
-{
-	for (;;) {
-		wb_run_wait_locked(file);
-		if (file->nr_inflight == 0)
-			return;
-	}
-}
-
 static bool filling_from_locked(struct wb_file *file, uint64_t first)
 {
 	for (uint32_t id = wb_index_from_locked(file, first); id; id = wb_index_next(file->cache, id)) {
@@ -89,6 +79,19 @@ static bool filling_from_locked(struct wb_file *file, uint64_t first)
 			return true;
 	}
 	return false;
+}
+
+/* Nothing of the file is on its way, and no page from @first on is half read; both at the same time. */
+static void wait_for_output_locked(struct wb_file *file, uint64_t first)
+{
+	for (;;) {
+		wb_run_wait_locked(file);
+		if (file->nr_inflight > 0)
+			continue;
+		if (!filling_from_locked(file, first))
+			return;
+		cond_wait(&file->changed, &file->lock);
+	}
 }
 
 static bool tail_is_dirty_locked(struct wb_file *file, uint64_t size)
@@ -145,9 +148,7 @@ int wb_file_rollback(struct wb_file *file, enum wb_rollback how, uint64_t size, 
 	lock_take(&file->lock);
 	uint64_t claim = max_u64(write_size, atomic_load(&file->size));
 	bool walked = claim > walk.first << WB_PAGE_SHIFT;
-	wait_for_output_locked(file);
-	while (walked && filling_from_locked(file, walk.first))
-		cond_wait(&file->changed, &file->lock);
+	wait_for_output_locked(file, size >> WB_PAGE_SHIFT);
 	uint64_t locked_ns = clock_now_ns();
 	if (atomic_load(&file->size) > size) {
 		atomic_store(&file->size, size);

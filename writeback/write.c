@@ -159,8 +159,8 @@ int wb_file_write(struct wb_file *file, uint64_t off, const void *buf, size_t le
 	while (copy.len > 0 && r >= 0)
 		r = copy_page_locked(&copy);
 	if (r < 0 && atomic_load(&file->size) > old_size) {
-		wb_file_drop_locked(file, div_round_up(old_size, WB_PAGE_SIZE), UINT64_MAX);
-		atomic_store(&file->size, old_size);
+		wb_file_cut_locked(file, old_size);
+		wb_file_zero_tail_locked(file, old_size);
 	}
 	file->writers--;
 	wb_file_check_locked(file);
