@@ -166,6 +166,15 @@ static int set_parameter(struct parser *parser, const struct trial_pair *pair)
 	return set_pair(parser->trial, &parser->trial->parameters, &chosen, &parser->why);
 }
 
+/* The same change of the same phase as @key, or a new one at the end; NULL when there is no room. */
+static struct trial_change *change_at(struct trial *trial, size_t phase, const char *key)
+{
+	for (size_t i = 0; i < trial->nr_changes; i++)
+		if (trial->changes[i].phase == phase && strcmp(trial->changes[i].name, key) == 0)
+			return &trial->changes[i];
+	return trial->nr_changes < TRIAL_MAX_ITEMS ? &trial->changes[trial->nr_changes++] : NULL;
+}
+
 /* "quota.ID" and "tune.KEY" are changes made before the phase; the rest are its fields. */
 static int set_phase(struct trial *trial, size_t phase, const struct trial_pair *pair, char **ret_why)
 {
@@ -175,13 +184,14 @@ static int set_phase(struct trial *trial, size_t phase, const struct trial_pair 
 	uint64_t bytes;
 	if (!is_tune && trial_parse_sum(pair->value, &bytes) < 0)
 		return trial_wrong(ret_why, "%s: \"%s\" is not a size", pair->key, pair->value);
-	if (trial->nr_changes == TRIAL_MAX_ITEMS)
-		return trial_wrong(ret_why, "%s: too many changes", pair->key);
-	const char *key = trial_intern(trial, pair->key), *value = trial_intern(trial, pair->value);
-	if (!key || !value)
+	const char *name = trial_intern(trial, pair->key), *value = trial_intern(trial, pair->value);
+	if (!name || !value)
 		return -ENOMEM;
-	trial->changes[trial->nr_changes++] = (struct trial_change){
-		.phase = phase, .is_tune = is_tune, .key = strchr(key, '.') + 1, .value = value
+	struct trial_change *change = change_at(trial, phase, name);
+	if (!change)
+		return trial_wrong(ret_why, "%s: too many changes", pair->key);
+	*change = (struct trial_change){
+		.phase = phase, .is_tune = is_tune, .name = name, .key = strchr(name, '.') + 1, .value = value
 	};
 	return 0;
 }

@@ -87,7 +87,8 @@ struct trial_limits {
 struct trial_change {
 	size_t phase;
 	bool is_tune;
-	const char *key, *value;
+	const char *name;	 /* "tune.KEY", "quota.ID" */
+	const char *key, *value; /* KEY or ID */
 };
 
 struct trial_variant {

@@ -92,6 +92,24 @@ START_TEST(a_variant_changes_a_copy_and_not_the_trial)
 }
 END_TEST
 
+START_TEST(a_variant_replaces_what_a_phase_tunes)
+{
+	_cleanup_trial_ struct trial *trial = parse(
+		HEAD "[phase p]\nrun = w\ntune.completion = batch\nquota.1000 = 1M\n"
+		     "[variant a]\np.tune.completion = stream\np.tune.congestion = skip\np.duration = 4s\n",
+		&no_settings);
+	_cleanup_trial_ struct trial *plan = NULL;
+	char *why = NULL;
+	ck_assert_int_eq(trial_plan_new(trial, &trial->variants[0], &plan, &why), 0);
+	ck_assert_uint_eq(trial->nr_changes, 2);
+	ck_assert_uint_eq(plan->nr_changes, 3);
+	ck_assert_str_eq(trial->changes[0].value, "batch");
+	ck_assert_str_eq(plan->changes[0].value, "stream");
+	ck_assert_str_eq(plan->changes[2].key, "congestion");
+	ck_assert_uint_eq(plan->phases[0].duration_ns, 4 * NSEC_PER_SEC);
+}
+END_TEST
+
 START_TEST(a_setting_wins_over_the_file)
 {
 	struct trial_pairs settings = { .count = 3,
@@ -235,6 +253,7 @@ int main(void)
 	TCase *tcase = tcase_create("trial_parse");
 	tcase_add_test(tcase, a_full_file_becomes_what_it_says);
 	tcase_add_test(tcase, a_variant_changes_a_copy_and_not_the_trial);
+	tcase_add_test(tcase, a_variant_replaces_what_a_phase_tunes);
 	tcase_add_test(tcase, a_setting_wins_over_the_file);
 	tcase_add_test(tcase, without_phases_everything_runs_once);
 	tcase_add_test(tcase, what_is_wrong_is_named);
