@@ -18,6 +18,11 @@
 
 #include <unistd.h>
 
+#include "base/sizes.h"
+
+/* Pages; more than any machine has, and their bytes can still be counted. */
+#define MAX_ON (1ull << 40)
+
 void wb_gate_init(struct wb_gate *gate)
 {
 	lock_init(&gate->lock);
@@ -54,7 +59,7 @@ uint64_t wb_gate_default_kb(void)
 void wb_gate_configure(struct wb_gate *gate, enum wb_congestion mode, uint64_t on_kb)
 {
 	uint64_t kb = on_kb ? on_kb : wb_gate_default_kb();
-	uint64_t on = kb * 1024 / WB_PAGE_SIZE;
+	uint64_t on = min_u64(kb / (WB_PAGE_SIZE / 1024), MAX_ON);
 
 	LOCK_SCOPE(&gate->lock);
 	if (on == 0)
@@ -62,11 +67,12 @@ void wb_gate_configure(struct wb_gate *gate, enum wb_congestion mode, uint64_t o
 	atomic_store(&gate->mode, (int)mode);
 	atomic_store(&gate->on, on);
 	atomic_store(&gate->off, on - on / 4);
-	/* The flag follows thresholds that moved, or a waiter could wait for an easing that has already been. */
-	uint64_t outstanding = atomic_load(&gate->outstanding);
-	if (outstanding > on && mode != WB_CONGESTION_NONE)
+	/* The flag follows thresholds that moved, or a waiter could wait for an easing that has already been. Raised first, looked at
+	 * again then: the last completion may come in between, and finds either the flag or, waiting for the lock, our answer. */
+	if (mode != WB_CONGESTION_NONE && atomic_load(&gate->outstanding) > on)
 		atomic_store(&gate->congested, true);
-	else if (mode == WB_CONGESTION_NONE || outstanding < on - on / 4 || outstanding == 0)
+	uint64_t outstanding = atomic_load(&gate->outstanding);
+	if (mode == WB_CONGESTION_NONE || outstanding < on - on / 4 || outstanding == 0)
 		atomic_store(&gate->congested, false);
 	cond_wake_all(&gate->eased);
 }

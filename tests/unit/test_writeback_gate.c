@@ -2,6 +2,8 @@
 /* The gate alone, and the flusher behind it: who sleeps, and what wakes it. */
 #include "tests/unit/wb_fixture.h"
 
+#include <sched.h>
+
 #define P WB_PAGE_SIZE
 #define MIB (1024 * 1024ull)
 
@@ -43,6 +45,58 @@ START_TEST(without_a_gate_nothing_is_congested)
 	ck_assert_int_eq(wb_gate_enter(&gate), WB_GATE_OPEN);
 	ck_assert_uint_eq(atomic_load(&gate.times_congested), 0);
 	wb_gate_fini(&gate);
+}
+END_TEST
+
+START_TEST(a_threshold_beyond_counting_is_one_that_is_never_met)
+{
+	struct wb_gate gate = { 0 };
+
+	wb_gate_init(&gate);
+	wb_gate_configure(&gate, WB_CONGESTION_SKIP, 1ull << 54);
+	wb_gate_add(&gate, 1ull << 32);
+	ck_assert_int_eq(wb_gate_enter(&gate), WB_GATE_OPEN);
+	ck_assert_uint_gt(atomic_load(&gate.on) * WB_PAGE_SIZE, 1ull << 44);
+	wb_gate_fini(&gate);
+}
+END_TEST
+
+struct completer {
+	struct wb_gate gate;
+	_Atomic unsigned go, done;
+};
+
+static void *complete_all(void *arg)
+{
+	struct completer *c = arg;
+
+	for (unsigned i = 1; i <= 200000; i++) {
+		while (atomic_load(&c->go) != i)
+			sched_yield();
+		wb_gate_sub(&c->gate, 200);
+		atomic_store(&c->done, i);
+	}
+	return NULL;
+}
+
+START_TEST(thresholds_that_move_while_the_last_write_completes_leave_no_congestion)
+{
+	struct completer c = { 0 };
+	pthread_t thread;
+
+	wb_gate_init(&c.gate);
+	pthread_create(&thread, NULL, complete_all, &c);
+	for (unsigned i = 1; i <= 200000; i++) {
+		wb_gate_configure(&c.gate, WB_CONGESTION_NONE, 400);
+		wb_gate_add(&c.gate, 200);
+		atomic_store(&c.go, i);
+		wb_gate_configure(&c.gate, WB_CONGESTION_BLOCK, 400);
+		while (atomic_load(&c.done) != i)
+			sched_yield();
+		ck_assert(!atomic_load(&c.gate.congested));
+	}
+	pthread_join(thread, NULL);
+	wb_gate_fini(&c.gate);
 }
 END_TEST
 
@@ -248,6 +302,8 @@ static Suite *make_suite(void)
 	tcase_add_test(gate, congestion_has_a_quarter_of_hysteresis);
 	tcase_add_test(gate, without_a_gate_nothing_is_congested);
 	tcase_add_test(gate, default_threshold_is_the_kernels_formula);
+	tcase_add_test(gate, a_threshold_beyond_counting_is_one_that_is_never_met);
+	tcase_add_test(gate, thresholds_that_move_while_the_last_write_completes_leave_no_congestion);
 	tcase_add_loop_test(gate, a_wait_in_block_ends_on_easing_switch_and_shutdown, 0, 5);
 	suite_add_tcase(suite, gate);
 	tcase_set_timeout(flusher, 30);
