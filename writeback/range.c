@@ -140,6 +140,11 @@ int wb_file_sync(struct wb_file *file, bool datasync)
 	if (fd < 0)
 		return r;
 	int synced = wb_device_fsync(file->cache->device, fd, datasync);
+	if (synced < 0) {
+		/* The backing tells one caller; what it lost is everybody's. */
+		LOCK_SCOPE(&file->lock);
+		wb_file_record_error_locked(file, synced);
+	}
 	return r < 0 ? r : synced;
 }
 

@@ -125,6 +125,26 @@ START_TEST(a_truncation_that_the_backing_refused_changes_nothing)
 }
 END_TEST
 
+START_TEST(an_fsync_that_the_backing_failed_is_told_to_every_opener)
+{
+	struct wb_config config = fixture_config(_i);
+	struct wb_fixture fx;
+	int pipes[2];
+
+	fixture_begin(&fx, &config);
+	uint32_t first = wb_file_error_sample(fx.file), second = first;
+	ck_assert_int_eq(pipe(pipes), 0);
+	dup2(pipes[0], fx.file->fd); /* cannot be synced */
+	ck_assert_int_eq(wb_file_sync(fx.file, true), -EINVAL);
+	ck_assert_int_eq(wb_file_error(fx.file, &first), -EINVAL);
+	ck_assert_int_eq(wb_file_error(fx.file, &second), -EINVAL);
+	ck_assert_int_eq(wb_file_error(fx.file, &second), 0);
+	close(pipes[0]);
+	close(pipes[1]);
+	fixture_end(&fx);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("writeback");
@@ -134,6 +154,7 @@ static Suite *make_suite(void)
 	tcase_add_loop_test(tc, readers_do_not_bring_back_what_a_truncation_cut_off, 0, 2);
 	tcase_add_loop_test(tc, readers_do_not_bring_back_what_a_rollback_undid, 0, 2);
 	tcase_add_loop_test(tc, a_truncation_that_the_backing_refused_changes_nothing, 0, 2);
+	tcase_add_loop_test(tc, an_fsync_that_the_backing_failed_is_told_to_every_opener, 0, 2);
 	suite_add_tcase(suite, tc);
 	return suite;
 }
