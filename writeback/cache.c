@@ -211,9 +211,10 @@ static uint64_t oldest_dirty_ns(struct wb_cache *cache)
 	LOCK_SCOPE(&cache->lock);
 	list_for_each(file, &cache->dirty_files, dirty_link) {
 		/* Without its lock: a head that changes meanwhile is a page as good as the one before. */
-		uint32_t head = __atomic_load_n(&file->dirty_head, __ATOMIC_RELAXED);
-		uint32_t age = head ? now_ms - __atomic_load_n(&wb_page(cache, head)->dirtied_ms, __ATOMIC_RELAXED)
-				    : 0;
+		uint32_t head = atomic_load_explicit(&file->dirty_head, memory_order_relaxed);
+		uint32_t since_ms = head ? atomic_load_explicit(&wb_page(cache, head)->dirtied_ms, memory_order_relaxed)
+					 : now_ms;
+		uint32_t age = now_ms - since_ms;
 		if (age < 1u << 31 && age > oldest)
 			oldest = age;
 	}

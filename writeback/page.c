@@ -29,13 +29,13 @@ static void dirty_list_add(struct wb_file *file, uint32_t id)
 	struct wb_page *page = wb_page(cache, id);
 
 	page->epoch = file->epoch;
-	page->dirtied_ms = wb_cache_time_ms(cache);
+	atomic_store_explicit(&page->dirtied_ms, wb_cache_time_ms(cache), memory_order_relaxed);
 	page->dirty_prev = file->dirty_tail;
 	page->dirty_next = 0;
 	if (file->dirty_tail)
 		wb_page(cache, file->dirty_tail)->dirty_next = id;
 	else
-		file->dirty_head = id;
+		atomic_store_explicit(&file->dirty_head, id, memory_order_relaxed);
 	file->dirty_tail = id;
 	if (file->nr_dirty++ == 0) {
 		LOCK_SCOPE(&cache->lock);
@@ -55,7 +55,7 @@ static void dirty_list_del(struct wb_file *file, uint32_t id)
 	if (page->dirty_prev)
 		wb_page(cache, page->dirty_prev)->dirty_next = page->dirty_next;
 	else
-		file->dirty_head = page->dirty_next;
+		atomic_store_explicit(&file->dirty_head, page->dirty_next, memory_order_relaxed);
 	if (page->dirty_next)
 		wb_page(cache, page->dirty_next)->dirty_prev = page->dirty_prev;
 	else

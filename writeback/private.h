@@ -41,7 +41,7 @@ struct wb_page {
 	_Atomic(struct wb_file *) file;	  /* [f] read without it by reclaim, which then checks again */
 	uint32_t res_prev, res_next;	  /* [f] resident list, in the order of arrival */
 	uint32_t dirty_prev, dirty_next;  /* [a] dirty list, oldest first; free list */
-	uint32_t dirtied_ms;		  /* [f] cache time when it became dirty */
+	_Atomic uint32_t dirtied_ms;	  /* [f] cache time when it became dirty; read without it by statistics */
 	uint16_t pins;			  /* [f] reads that point at its bytes */
 	_Atomic uint8_t state;		  /* [f] enum wb_page_state; changed by wb_page_move() alone */
 	_Atomic uint8_t flags;		  /* [f] */
@@ -175,7 +175,8 @@ struct wb_file {
 	uint32_t gap_parent;	     /* [f] where a search for gap_index ended without finding it; */
 	uint64_t gap_index;	     /* [f] UINT64_MAX: not known any more */
 	uint32_t res_head, res_tail; /* [f] */
-	uint32_t dirty_head, dirty_tail; /* [f] DIRTY and REDIRTIED, by time */
+	_Atomic uint32_t dirty_head; /* [f] DIRTY and REDIRTIED, by time; read without it by statistics */
+	uint32_t dirty_tail;	     /* [f] */
 	uint64_t nr_resident;	     /* [f] */
 	uint64_t nr_dirty;	     /* [f] on the dirty list */
 	uint64_t nr_inflight;	     /* [f] WRITEBACK and REDIRTIED */

@@ -63,6 +63,8 @@ START_TEST(what_failed_is_tried_again_before_it_expires)
 	ck_assert_int_eq(wb_file_flush(fx.file, 0, UINT64_MAX), -EBADF);
 	dup2(good, fx.file->fd);
 	ck_assert(falls_to(&fx, 0, 3000));
+	while (wb_file_is_dirty(fx.file))
+		usleep(1000); /* in flight */
 	fixture_backing_is(&fx, (const unsigned char *)"x", 1);
 	close(bad);
 	close(good);
