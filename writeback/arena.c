@@ -17,6 +17,9 @@
 #define POPULATE_AHEAD 4096u
 #define POPULATE_STEP 512u
 
+/* How long a writer waits for a frame after shutdown has begun while nothing is on its way. */
+#define HOPE_NS (2 * NSEC_PER_SEC)
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
@@ -158,6 +161,25 @@ void wb_arena_fini(struct wb_arena *arena)
 	lock_fini(&arena->lock);
 }
 
+void wb_arena_trim(struct wb_arena *arena)
+{
+	/* A system call a frame: not under the lock that every writer needs. Meanwhile they get frames that were never used. */
+	lock_take(&arena->lock);
+	uint32_t head = arena->free_head, nr = arena->nr_free, last = 0;
+	arena->free_head = 0;
+	arena->nr_free = 0;
+	lock_release(&arena->lock);
+	for (uint32_t id = head; id; last = id, id = arena->page[id].dirty_next)
+		madvise(arena->data + (size_t)id * WB_PAGE_SIZE, WB_PAGE_SIZE, MADV_DONTNEED);
+	if (!last)
+		return;
+	lock_take(&arena->lock);
+	arena->page[last].dirty_next = arena->free_head;
+	arena->free_head = head;
+	arena->nr_free += nr;
+	lock_release(&arena->lock);
+}
+
 unsigned wb_arena_take(struct wb_arena *arena, unsigned want, uint32_t *ids)
 {
 	LOCK_SCOPE(&arena->lock);
@@ -198,8 +220,18 @@ void wb_arena_give(struct wb_arena *arena, const uint32_t *ids, unsigned nr)
 	atomic_fetch_sub_explicit(&arena->nr_used, nr, memory_order_relaxed);
 }
 
+/* At the end, with all that is resident dirty and a backing that takes none of it, no frame will ever come free. */
+static bool is_hopeless_locked(struct wb_cache *cache, uint64_t since_ns)
+{
+	lock_assert_held(&cache->lock);
+	return cache->shutdown && atomic_load(&cache->nr_writeback) == 0 &&
+	       clock_now_ns() - since_ns > HOPE_NS;
+}
+
 unsigned wb_page_alloc(struct wb_cache *cache, unsigned want, bool wait, uint32_t *ids)
 {
+	uint64_t start_ns = 0;
+
 	for (;;) {
 		unsigned nr = wb_arena_take(&cache->arena, want, ids);
 		if (nr > 0)
@@ -208,9 +240,13 @@ unsigned wb_page_alloc(struct wb_cache *cache, unsigned want, bool wait, uint32_
 			continue;
 		if (!wait)
 			return 0;
+		if (start_ns == 0)
+			start_ns = clock_now_ns();
 		/* All that is resident is dirty, in flight or pinned: as a writer over the limit, poll and wait. */
 		wb_flusher_poll(cache);
 		LOCK_SCOPE(&cache->lock);
+		if (is_hopeless_locked(cache, start_ns))
+			return 0;
 		atomic_fetch_add(&cache->nr_waiting, 1);
 		cond_wait_until(&cache->throttled, &cache->lock, clock_now_ns() + 10 * NSEC_PER_MSEC);
 		atomic_fetch_sub(&cache->nr_waiting, 1);

@@ -7,7 +7,6 @@
 #include "writeback/private.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/sizes.h"
@@ -59,9 +58,7 @@ static void shrink(struct wb_cache *cache)
 
 	while (atomic_load(&arena->nr_used) > atomic_load(&arena->nr_limit) && wb_reclaim(cache, 256) > 0)
 		;
-	LOCK_SCOPE(&arena->lock);
-	for (uint32_t id = arena->free_head; id; id = arena->page[id].dirty_next)
-		madvise(arena->data + (size_t)id * WB_PAGE_SIZE, WB_PAGE_SIZE, MADV_DONTNEED);
+	wb_arena_trim(arena);
 }
 
 int wb_cache_configure(struct wb_cache *cache, const struct wb_config *config)

@@ -237,7 +237,10 @@ void wb_arena_set_limit(struct wb_arena *arena, uint64_t limit_bytes);
 unsigned wb_arena_take(struct wb_arena *arena, unsigned want, uint32_t *ids);
 /** Gives back pages that are FREE and in no file. */
 void wb_arena_give(struct wb_arena *arena, const uint32_t *ids, unsigned nr);
-/** As wb_arena_take(), reclaiming and, with @wait, waiting until at least one is there. 0 only without @wait. */
+/** Returns the memory of frames that nobody uses. */
+void wb_arena_trim(struct wb_arena *arena);
+/** As wb_arena_take(), reclaiming and, with @wait, waiting until at least one is there. 0 only without @wait, or after
+ *  wb_cache_shutdown_begin() when nothing can be written back any more. */
 unsigned wb_page_alloc(struct wb_cache *cache, unsigned want, bool wait, uint32_t *ids);
 
 /** Changes a page's state; dies of a move that the table does not know. Keeps lists and counters. */

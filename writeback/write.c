@@ -12,7 +12,9 @@
 #include "writeback/private.h"
 
 #include <string.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "base/sizes.h"
 
 #define BATCH 64
@@ -40,8 +42,8 @@ static uint32_t batch_take(struct copy *copy)
 	return copy->batch[copy->next_batch++];
 }
 
-/* Gets frames for what is left; the lock is given up meanwhile. */
-static void batch_refill_locked(struct copy *copy)
+/* Gets frames for what is left; the lock is given up meanwhile. 1, or -EIO when there will be none. */
+static int batch_refill_locked(struct copy *copy)
 {
 	uint64_t pages = div_round_up(copy->len + copy->off % WB_PAGE_SIZE, WB_PAGE_SIZE);
 	unsigned want = pages < BATCH ? (unsigned)pages : BATCH;
@@ -50,6 +52,7 @@ static void batch_refill_locked(struct copy *copy)
 	copy->nr_batch = wb_page_alloc(copy->file->cache, want, true, copy->batch);
 	copy->next_batch = 0;
 	lock_take(&copy->file->lock);
+	return copy->nr_batch > 0 ? 1 : -EIO;
 }
 
 static void batch_give(struct copy *copy)
@@ -111,10 +114,8 @@ static int copy_page_locked(struct copy *copy)
 		return 1;
 	}
 	if (!id) {
-		if (copy->next_batch == copy->nr_batch) {
-			batch_refill_locked(copy);
-			return 1;
-		}
+		if (copy->next_batch == copy->nr_batch)
+			return batch_refill_locked(copy);
 		id = batch_take(copy);
 		if (must_fill_locked(file, index, from, from + len)) {
 			int r = attach_filled_locked(file, id, index, true);
@@ -148,6 +149,20 @@ static void write_begin_locked(struct wb_file *file)
 	lock_take(&file->lock);
 }
 
+/* Takes back what a failed write has added to the file. True if some of it is on the backing already, which must be cut then. */
+static bool undo_growth_locked(struct wb_file *file, uint64_t old_size)
+{
+	lock_assert_held(&file->lock);
+	if (atomic_load(&file->size) <= old_size)
+		return false;
+	wb_file_cut_locked(file, old_size);
+	wb_file_zero_tail_locked(file, old_size);
+	if (file->backing_size <= old_size)
+		return false;
+	file->backing_size = old_size;
+	return true;
+}
+
 int wb_file_write(struct wb_file *file, uint64_t off, const void *buf, size_t len)
 {
 	struct copy copy = { .file = file, .off = off, .buf = buf, .len = len };
@@ -158,15 +173,16 @@ int wb_file_write(struct wb_file *file, uint64_t off, const void *buf, size_t le
 	write_begin_locked(file);
 	while (copy.len > 0 && r >= 0)
 		r = copy_page_locked(&copy);
-	if (r < 0 && atomic_load(&file->size) > old_size) {
-		wb_file_cut_locked(file, old_size);
-		wb_file_zero_tail_locked(file, old_size);
-	}
+	bool cut = r < 0 && undo_growth_locked(file, old_size);
 	file->writers--;
 	wb_file_check_locked(file);
 	bool rest = file->nr_dirty == 0 && list_is_empty(&file->ios);
+	int fd = file->fd;
 	lock_release(&file->lock);
 	batch_give(&copy);
+	if (cut && ftruncate(fd, (off_t)old_size) < 0)
+		log_warning("inode %llu: what a failed write left beyond the end stays on the backing: %s",
+			    (unsigned long long)file->ino, strerror(errno));
 	if (rest)
 		wb_file_settle(file);
 	return r < 0 ? r : 0;
@@ -185,7 +201,8 @@ int wb_file_create_pages(struct wb_file *file, uint64_t off, uint64_t len)
 		lock_release(&file->lock);
 		if (there)
 			continue;
-		wb_page_alloc(file->cache, 1, true, &id);
+		if (wb_page_alloc(file->cache, 1, true, &id) == 0)
+			return -EIO;
 		lock_take(&file->lock);
 		if (wb_index_find_locked(file, index)) {
 			wb_arena_give(&file->cache->arena, &id, 1); /* a reader was first */

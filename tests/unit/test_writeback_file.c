@@ -336,6 +336,62 @@ START_TEST(pages_of_a_freed_file_are_never_written)
 }
 END_TEST
 
+static void *end_soon(void *arg)
+{
+	usleep(100000);
+	wb_cache_shutdown_begin(arg);
+	return NULL;
+}
+
+START_TEST(a_writer_that_waits_for_memory_does_not_outlast_the_end)
+{
+	struct wb_config config = fixture_config(_i);
+	struct wb_fixture fx;
+	static unsigned char data[2 << 20];
+	pthread_t thread;
+
+	config.cache_bytes = 1 << 20;
+	fixture_begin(&fx, &config);
+	ck_assert_int_eq(wb_file_write(fx.file, 0, data, 100), 0);
+	int bad = open(fx.path, O_RDONLY);
+	dup2(bad, fx.file->fd);
+	dup2(bad, fx.file->fd_direct);
+	pthread_create(&thread, NULL, end_soon, fx.cache);
+	uint64_t start_ns = clock_now_ns();
+	ck_assert_int_eq(wb_file_write(fx.file, 0, data, sizeof(data)), -EIO);
+	ck_assert_uint_lt(clock_now_ns() - start_ns, 20 * NSEC_PER_SEC);
+	ck_assert_uint_eq(wb_file_size(fx.file), 100);
+	ck_assert_uint_eq(wb_file_resident(fx.file), 1);
+	pthread_join(thread, NULL);
+	close(bad);
+	fixture_end(&fx);
+}
+END_TEST
+
+START_TEST(a_cache_made_smaller_returns_its_memory_and_goes_on)
+{
+	struct wb_config config = fixture_config(_i);
+	struct wb_fixture fx;
+	static unsigned char data[8 << 20];
+
+	config.cache_bytes = 16 << 20;
+	fixture_begin(&fx, &config);
+	for (int round = 0; round < 3; round++) {
+		memset(data, round + 1, sizeof(data));
+		ck_assert_int_eq(wb_file_write(fx.file, 0, data, sizeof(data)), 0);
+		ck_assert_int_eq(wb_file_sync(fx.file, true), 0);
+		config.cache_bytes = 1 << 20;
+		ck_assert_int_eq(wb_cache_configure(fx.cache, &config), 0);
+		ck_assert_uint_le(wb_file_resident(fx.file), 256);
+		ck_assert_uint_ge(fx.cache->arena.nr_free, 1024);
+		config.cache_bytes = 16 << 20;
+		ck_assert_int_eq(wb_cache_configure(fx.cache, &config), 0);
+	}
+	fixture_backing_is(&fx, data, sizeof(data));
+	fixture_end(&fx);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("writeback");
@@ -350,6 +406,8 @@ static Suite *make_suite(void)
 	tcase_add_loop_test(tc, a_sync_ends_beside_an_endless_writer, 0, 2);
 	tcase_add_loop_test(tc, second_chance_spares_what_is_used, 0, 2);
 	tcase_add_loop_test(tc, pages_of_a_freed_file_are_never_written, 0, 2);
+	tcase_add_loop_test(tc, a_writer_that_waits_for_memory_does_not_outlast_the_end, 0, 2);
+	tcase_add_loop_test(tc, a_cache_made_smaller_returns_its_memory_and_goes_on, 0, 2);
 	suite_add_tcase(suite, tc);
 	return suite;
 }
