@@ -188,6 +188,9 @@ int wb_cache_sync(struct wb_cache *cache)
 
 	if (!files)
 		return -ENOMEM;
+	/* All on their way before the first is waited for, or many small files would come one by one, a batch each. */
+	for (uint64_t i = 0; i < nr; i++)
+		wb_file_write_behind(files[i], 0, wb_file_size(files[i]));
 	for (uint64_t i = 0; i < nr; i++) {
 		int r = wb_file_is_dirty(files[i]) ? wb_file_flush(files[i], 0, UINT64_MAX) : 0;
 		if (r < 0 && result == 0)

@@ -145,6 +145,30 @@ START_TEST(an_fsync_that_the_backing_failed_is_told_to_every_opener)
 }
 END_TEST
 
+START_TEST(a_sync_of_many_files_waits_for_them_together)
+{
+	struct wb_config config = fixture_config(_i % 2);
+	struct wb_fixture fx;
+	struct wb_file *files[50];
+
+	config.device.latency_ns = 50 * NSEC_PER_MSEC;
+	config.completion = _i < 2 ? WB_COMPLETION_STREAM : WB_COMPLETION_BATCH;
+	fixture_begin(&fx, &config);
+	for (uint64_t i = 0; i < 50; i++) {
+		ck_assert_int_eq(wb_file_new(fx.cache, i + 2, 0, &fixture_ops, &fx, &files[i]), 0);
+		ck_assert(!wb_file_get(files[i]));
+		wb_file_set_fd(files[i], fixture_open(fx.path));
+		ck_assert_int_eq(wb_file_write(files[i], i * P, "x", 1), 0);
+	}
+	uint64_t start_ns = clock_now_ns();
+	ck_assert_int_eq(wb_cache_sync(fx.cache), 0);
+	ck_assert_uint_lt(clock_now_ns() - start_ns, NSEC_PER_SEC);
+	for (uint64_t i = 0; i < 50; i++)
+		wb_file_free(files[i]);
+	fixture_end(&fx);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("writeback");
@@ -155,6 +179,7 @@ static Suite *make_suite(void)
 	tcase_add_loop_test(tc, readers_do_not_bring_back_what_a_rollback_undid, 0, 2);
 	tcase_add_loop_test(tc, a_truncation_that_the_backing_refused_changes_nothing, 0, 2);
 	tcase_add_loop_test(tc, an_fsync_that_the_backing_failed_is_told_to_every_opener, 0, 2);
+	tcase_add_loop_test(tc, a_sync_of_many_files_waits_for_them_together, 0, 4);
 	suite_add_tcase(suite, tc);
 	return suite;
 }
