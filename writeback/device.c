@@ -25,7 +25,8 @@
  * Rules:
  * - done() is called by the device's thread without the lock; counters have been raised before.
  * - the lock is a leaf, and held for list work and arithmetic only.
- * - a change of model or completion never touches a due time that was given.
+ * - a change of completion never touches a due time that was given; a change of model takes them all back: what the old
+ *   device held is done as soon as the backing has it, or a rate chosen by mistake could only be waited for.
  *
  * Does not order overlapping writes, limit what is queued, or retry what the backing refuses.
  */
@@ -70,6 +71,7 @@ struct wb_device {
 				*/
 	bool stopping;         /* [d] */
 
+	uint32_t epoch;     /* [d] changes of model */
 	uint64_t inflight;  /* [d] submitted and not released to done() */
 	bool pages_waiting; /* [d] */
 	struct meter idle;  /* [d] nothing in flight while pages wait */
@@ -115,6 +117,7 @@ static void device_schedule_locked(struct wb_device *device, struct wb_io *io, u
 {
 	wb_model_schedule(&device->model, start_ns, io->fd, io->off, io->len, &io->due_ns,
 			  &io->cost_ns);
+	io->epoch = device->epoch;
 	device->last_due_ns = io->due_ns;
 }
 
@@ -193,6 +196,39 @@ static void device_break_batches_locked(struct wb_device *device, uint64_t now_n
 	device->batch_end_ns = 0;
 }
 
+/* ---- another model ---- */
+
+/* A write that the old model would still hold. It was not served to its end, so it costs nothing. */
+static void device_let_go_locked(struct wb_device *device, struct wb_io *io, uint64_t now_ns)
+{
+	if (io->due_ns > now_ns) {
+		io->due_ns = now_ns;
+		io->cost_ns = 0;
+	}
+	io->epoch = device->epoch;
+}
+
+static void device_replace_locked(struct wb_device *device, const struct wb_device_model *model, uint64_t now_ns)
+{
+	struct list held;
+	struct wb_io *io, *next;
+
+	device->epoch++;
+	wb_model_set(&device->model, model);
+	list_init(&held);
+	while (wb_held_find_first(&device->held))
+		list_add_tail(&held, &wb_held_pop(&device->held)->link);
+	list_for_each_safe (io, next, &held, link) {
+		list_del(&io->link);
+		device_let_go_locked(device, io, now_ns);
+		wb_held_add(&device->held, io);
+	}
+	list_for_each_safe (io, next, &device->batch, link)
+		device_let_go_locked(device, io, now_ns);
+	device->batch_end_ns = min_u64(device->batch_end_ns, now_ns);
+	device->last_due_ns = now_ns;
+}
+
 /* ---- the thread ---- */
 
 static void device_answer_locked(struct wb_device *device, struct wb_io *io, uint64_t now_ns,
@@ -201,6 +237,8 @@ static void device_answer_locked(struct wb_device *device, struct wb_io *io, uin
 	io->real_done = true;
 	switch (io->place) {
 	case WB_IO_SINGLE:
+		if (io->epoch != device->epoch)
+			device_let_go_locked(device, io, now_ns);
 		if (io->due_ns <= now_ns)
 			device_release_locked(device, io, released);
 		else
@@ -349,7 +387,7 @@ void wb_device_set_model(struct wb_device *device, const struct wb_device_model 
 	uint64_t now_ns = clock_now_ns();
 	/* The clock of an unchanged model goes on. */
 	if (!model_equals(&device->model.param, &wanted))
-		wb_model_set(&device->model, &wanted);
+		device_replace_locked(device, &wanted, now_ns);
 	if (device->completion == WB_COMPLETION_BATCH && completion == WB_COMPLETION_STREAM)
 		device_break_batches_locked(device, now_ns);
 	device->completion = completion;

@@ -42,6 +42,7 @@ struct wb_io {
 	struct iovec iov_rest; /* what is left of an iovec written in part */
 	unsigned iov_next;
 	struct list queued;    /* the engine's, until it has answered */
+	uint32_t epoch;	       /* which model gave it its times */
 	enum wb_io_place place;
 	uint64_t cost_ns;      /* transfer and seek, counted as busy when done */
 };
@@ -56,7 +57,7 @@ int wb_device_new(enum wb_engine engine, struct wb_device **ret_device);
 /** Everything submitted must be done. */
 void wb_device_free(struct wb_device *device);
 
-/** Live: writes under way keep the times they were given. */
+/** Live: what an old model holds is done as soon as the backing has it, so no device can be too slow to be replaced. */
 void wb_device_set_model(struct wb_device *device, const struct wb_device_model *model,
 			 enum wb_completion completion);
 

@@ -282,6 +282,26 @@ START_TEST(idle_time_needs_pages_that_wait_and_a_device_with_nothing_to_do)
 }
 END_TEST
 
+START_TEST(a_device_that_hardly_moves_can_be_replaced)
+{
+	if (!begin(_i % 2))
+		return;
+	enum wb_completion completion = _i < 2 ? WB_COMPLETION_STREAM : WB_COMPLETION_BATCH;
+	set_model(1, 0, 0, 0, completion); /* a page takes more than an hour */
+	struct write *first = submit_pages(0, 4), *second = submit_pages(4 * PAGE, 4);
+	usleep(50000);
+	ck_assert_uint_eq(stats().writes, 0);
+	uint64_t start_ns = clock_now_ns();
+	set_model(64 << 20, 0, 0, 0, completion);
+	wait_done(8);
+	ck_assert_uint_lt(clock_now_ns() - start_ns, 5 * NSEC_PER_SEC);
+	/* What was not served to its end did not keep the old device busy. */
+	ck_assert_uint_lt(stats().busy_ns, NSEC_PER_SEC);
+	free(first);
+	free(second);
+}
+END_TEST
+
 START_TEST(counters_reset_while_writes_are_in_flight_count_what_is_done_later)
 {
 	if (!begin(_i))
@@ -394,6 +414,7 @@ static void add_time_cases(Suite *s)
 	add_both(tc, idle_time_needs_pages_that_wait_and_a_device_with_nothing_to_do);
 	tc = new_tcase(s, "wb_device_reset_stats");
 	add_both(tc, counters_reset_while_writes_are_in_flight_count_what_is_done_later);
+	tcase_add_loop_test(tc, a_device_that_hardly_moves_can_be_replaced, 0, 4);
 }
 
 int main(void)
