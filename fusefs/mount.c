@@ -175,6 +175,8 @@ static int take_place(struct run *run)
 	if (code == 0 &&
 	    fs_place_lock(fs->private_fd, fs->backing, fs->mountpoint, &run->lock_fd) < 0)
 		code = 1;
+	if (code == 0 && fs_place_max_file_size(fs->private_fd, &fs->max_file_size) < 0)
+		fs->max_file_size = INT64_MAX; /* read-only: nothing is written anyway */
 	return code;
 }
 

@@ -136,6 +136,23 @@ static int open_backing(struct fs *fs)
 	return 0;
 }
 
+int fs_place_max_file_size(int dir_fd, uint64_t *ret_size)
+{
+	static const char name[] = "size-probe";
+	_cleanup_close_ int fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	uint64_t size = 0;
+
+	if (fd < 0)
+		return -errno;
+	unlinkat(dir_fd, name, 0);
+	for (int bit = 62; bit >= 0; bit--) {
+		if (ftruncate(fd, (off_t)(size | 1ull << bit)) == 0)
+			size |= 1ull << bit;
+	}
+	*ret_size = size;
+	return size > 0 ? 0 : -EFBIG;
+}
+
 int fs_place_open(struct fs *fs, const char *backing, const char *mountpoint)
 {
 	struct stat backing_st, mountpoint_st;

@@ -87,6 +87,7 @@ struct fs {
 	char *backing;		      /* [I] absolute */
 	int backing_fd;		      /* [I] the backing directory, O_RDONLY: for open_by_handle_at() */
 	dev_t backing_dev;	      /* [I] */
+	uint64_t max_file_size;	      /* [I] the backing's: what the cache took beyond it could never be written */
 	dev_t mount_dev;	      /* [I] once mounted */
 	int private_fd;		      /* [I] FS_PRIVATE_DIR */
 	uid_t mounter;		      /* [I] may change switches, as root may */
@@ -383,6 +384,8 @@ int fs_place_open(struct fs *fs, const char *backing, const char *mountpoint);
 
 /** Locks the backing behind @private_fd for one daemon (@mountpoint) or one check (NULL). A daemon that is only
  *  draining is waited for. *@ret_fd holds the lock. 0, -EBUSY or -errno, the reason said. */
+/** The largest size that the file system of @dir_fd gives a file, found by trying. -errno when nothing can be made there. */
+int fs_place_max_file_size(int dir_fd, uint64_t *ret_size);
 int fs_place_lock(int private_fd, const char *backing, const char *mountpoint, int *ret_fd);
 
 /** Starts the thread that takes signals and saves usage from time to time. The caller is the thread that will run the

@@ -228,10 +228,11 @@ void fs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, o
 			       .late = fi->writepage };
 	int r = 0;
 
-	if (off < 0 || size > (uint64_t)(INT64_MAX - off)) {
+	if (off < 0 || (size > 0 && (uint64_t)off >= op.fs->max_file_size)) {
 		fs_op_reply_err(&op, EFBIG);
 		return;
 	}
+	write.len = size = (size_t)min_u64(size, op.fs->max_file_size - (uint64_t)off);
 	wb_throttle(op.fs->cache, size); /* before any lock: what it waits for may need them */
 	choose_mode(&write);
 	if (size > 0)
