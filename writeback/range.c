@@ -53,8 +53,15 @@ void wb_file_drop_locked(struct wb_file *file, uint64_t first, uint64_t end)
 /* True while something that a sync of @what must see on the backing is neither there nor on its way. */
 static bool owed_locked(struct wb_file *file, const struct wb_collect *what)
 {
-	if (!what->by_epoch) /* a range: written to while in flight */
+	if (!what->by_epoch) {
+		uint32_t id = wb_index_from_locked(file, what->first);
+		while (id && wb_page(file->cache, id)->index < what->end) {
+			if (wb_page_state(wb_page(file->cache, id)) == WB_PAGE_DIRTY)
+				return true; /* there was no memory for its run */
+			id = wb_index_next(file->cache, id);
+		}
 		return false;
+	}
 	return file->dirty_head &&
 	       (int32_t)(wb_page(file->cache, file->dirty_head)->epoch - what->epoch) <= 0;
 }
@@ -74,7 +81,7 @@ static int flush_locked(struct wb_file *file, const struct wb_collect *what)
 			if (pages == what->max_pages)
 				continue;
 		}
-		if (!owed_locked(file, what) || file->err_seq != errors)
+		if (file->err_seq != errors || !owed_locked(file, what))
 			break;
 		/* In flight and written to again, or the backing refused O_DIRECT: once more when it has landed. */
 		if (!list_is_empty(&file->ios))
