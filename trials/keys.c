@@ -45,6 +45,7 @@ const struct trial_key trial_keys_workload[] = {
 	KEY(trial_workload, prefill, TRIAL_KEY_CHOICE, "none sparse fallocate write", 0, 0),
 	KEY(trial_workload, ignore_errors, TRIAL_KEY_BOOL, NULL, 0, 0),
 	KEY(trial_workload, fsync_at_end, TRIAL_KEY_BOOL, NULL, 0, 0),
+	KEY(trial_workload, drop_behind, TRIAL_KEY_BOOL, NULL, 0, 0),
 	KEY_AS("duration", trial_workload, duration_ns, TRIAL_KEY_DURATION, NULL, 1, MAX_NS),
 	KEY(trial_workload, calls, TRIAL_KEY_COUNT, NULL, 0, 0),
 	KEY(trial_workload, rate, TRIAL_KEY_SIZE, NULL, 0, 0),

@@ -52,7 +52,7 @@ struct trial_workload {
 	uint64_t write_size, read_size, span;
 	int pattern; /* enum trial_pattern */
 	int prefill; /* enum trial_prefill */
-	bool ignore_errors, fsync_at_end;
+	bool ignore_errors, fsync_at_end, drop_behind;
 	uint64_t duration_ns, calls; /* 0: until told to stop */
 	uint64_t rate;		     /* bytes per second of all its writers together; 0: as fast as it goes */
 	uint64_t interval_ns;	     /* between two rounds of a bystander */

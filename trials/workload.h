@@ -58,6 +58,7 @@ struct trial_task {
 	uint64_t calls, position, due_ns, start_ns;
 	uint64_t random;
 	uint64_t thousand_start_ns, run_start_ns;
+	uint64_t kept_bytes; /* written since drop_behind last dropped */
 	int32_t current_phase; /* the last it worked in */
 	uint64_t phase_calls;  /* in that phase */
 	int32_t over_phase;    /* the phase it has finished with */

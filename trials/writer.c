@@ -17,6 +17,7 @@
 #include "base/sizes.h"
 
 #define PREFILL_PIECE (1u << 20)
+#define DROP_BYTES (16u << 20)
 
 /* In pieces of a size that no file system minds; how the file is made is not part of the trial. */
 static int write_fully(int fd, uint64_t span)
@@ -114,6 +115,21 @@ static void count_runs(struct trial_task *task, struct trial_slot *slot, uint64_
 	task->thousand_start_ns = now;
 }
 
+/*
+ * drop_behind: the kernel need not keep a second copy of what the daemon keeps. With gigabytes of it, a writer would
+ * be measured by how fast the machine finds memory.
+ */
+static void drop_behind(struct trial_task *task, ssize_t n)
+{
+	if (!task->workload->drop_behind || n <= 0)
+		return;
+	task->kept_bytes += (uint64_t)n;
+	if (task->kept_bytes < DROP_BYTES)
+		return;
+	posix_fadvise(task->fd, 0, 0, POSIX_FADV_DONTNEED);
+	task->kept_bytes = 0;
+}
+
 static bool is_refusal(int err)
 {
 	return err == EDQUOT || err == ENOSPC;
@@ -148,6 +164,7 @@ int trial_writer_step(struct trial_task *task, size_t phase)
 		return TRIAL_STEP_PHASE_OVER;
 	trial_slot_count(slot, TRIAL_OP_WRITE, start, end);
 	count_outcome(slot, n, err, workload->write_size);
+	drop_behind(task, n);
 	task->calls++;
 	task->phase_calls++;
 	count_runs(task, slot, end);
