@@ -204,15 +204,17 @@ static int set_times(struct fs *fs, struct fs_inode *inode, const struct stat *a
 
 /* What may be refused for want of room comes first. A change of owner or size clears setuid bits,
  * so the mode, which the kernel has worked out already, comes after; times last, since the others
- * change them. */
+ * change them. A request for none of these is a chown(2) to -1 and -1: it too clears setuid bits and
+ * sets ctime, as any local file system of Linux has it. */
 static int setattr(struct fs *fs, fuse_req_t req, struct fs_inode *inode, const struct stat *attr,
 		   int to_set)
 {
 	const int times = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME |
 			  FUSE_SET_ATTR_MTIME_NOW;
+	const int others = FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_SIZE | times;
 	int r = 0;
 
-	if (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
+	if (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) || !(to_set & others))
 		r = set_owner(fs, req, inode, attr, to_set);
 	if (r == 0 && to_set & FUSE_SET_ATTR_SIZE)
 		r = fs_inode_kill_setid(fs, inode);

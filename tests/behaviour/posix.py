@@ -17,6 +17,7 @@ import os
 import stat
 import struct
 import sys
+import time
 
 libc = ctypes.CDLL(None, use_errno=True)
 BLOCK = 4096
@@ -143,6 +144,30 @@ def writing_clears_the_suid_bits(d):
         os.chown(d + "/prog", 1000, 1000)
         return after_write, after_truncate, oct(os.stat(d + "/prog").st_mode)
     return as_uid(1000, 1000, [], write)
+
+
+def chown_to_nobody_new_still_changes_the_file(d):
+    def change(path):
+        os.chmod(path, 0o6755)
+        before = os.stat(path)
+        time.sleep(0.02)  # the clock that stamps files ticks every 10 ms at worst
+        os.chown(path, -1, -1)
+        after = os.stat(path)
+        return oct(after.st_mode), after.st_ctime_ns > before.st_ctime_ns, after.st_mtime_ns == before.st_mtime_ns
+
+    def as_owner():
+        put(d + "/cold", b"x")
+        os.mkdir(d + "/dir")
+        with open(d + "/warm", "wb") as file:
+            file.write(b"still to be written back")
+            file.flush()
+            warm = change(d + "/warm")
+        return change(d + "/cold"), warm, change(d + "/dir")
+    os.chmod(d, 0o777)
+    answers = as_uid(1000, 1000, [], as_owner), change(d + "/cold")
+    file = "('0o100755', True, True)"
+    assert answers[0] == f"({file}, {file}, ('0o46755', True, True))", answers
+    return answers
 
 
 def renames_replace_and_refuse(d):
