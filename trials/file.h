@@ -47,6 +47,7 @@ enum trial_key_type {
 	TRIAL_KEY_COUNT,
 	TRIAL_KEY_DURATION, /* bare numbers are seconds */
 	TRIAL_KEY_BOOL,
+	TRIAL_KEY_NICE, /* -20 to 19 */
 	TRIAL_KEY_CHOICE,
 	TRIAL_KEY_USER, /* a number or a name */
 	TRIAL_KEY_GROUP,

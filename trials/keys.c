@@ -27,6 +27,7 @@ const struct trial_key trial_keys_trial[] = {
 	KEY(trial, title, TRIAL_KEY_TEXT, NULL, 0, 0),
 	KEY(trial, description, TRIAL_KEY_TEXT, NULL, 0, 0),
 	KEY(trial, reference, TRIAL_KEY_TEXT, NULL, 0, 0),
+	KEY(trial, nice, TRIAL_KEY_NICE, NULL, 0, 0),
 	KEY_AS("sample", trial, sample_ns, TRIAL_KEY_DURATION, NULL, NSEC_PER_MSEC, NSEC_PER_SEC),
 	{ 0 },
 };
@@ -194,6 +195,18 @@ static int key_wrong(const struct trial_key *key, const char *value, int r, char
 	}
 }
 
+static int parse_nice(const char *value, int64_t *ret_nice)
+{
+	int64_t level;
+	int r = parse_s64(value, &level);
+	if (r < 0)
+		return r;
+	if (level < -20 || level > 19)
+		return -ERANGE;
+	*ret_nice = level;
+	return 0;
+}
+
 static int set_text(struct trial *trial, const char *value, const char **field)
 {
 	const char *text = trial_intern(trial, value);
@@ -222,6 +235,9 @@ int trial_key_set(struct trial *trial, const struct trial_key *keys, void *objec
 		return set_text(trial, pair->value, field);
 	case TRIAL_KEY_BOOL:
 		r = parse_bool(pair->value, field);
+		break;
+	case TRIAL_KEY_NICE:
+		r = parse_nice(pair->value, field);
 		break;
 	case TRIAL_KEY_CHOICE:
 		r = parse_choice(key->choices, pair->value, field);

@@ -122,6 +122,7 @@ struct trial_expect {
 struct trial {
 	const char *name, *title, *description, *reference;
 	uint64_t sample_ns;
+	int64_t nice; /* of the daemon, where the runner may set it */
 	struct trial_pairs parameters, mount;
 	struct trial_workload workloads[TRIAL_MAX_WORKLOADS];
 	size_t nr_workloads;

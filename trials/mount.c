@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -160,16 +161,19 @@ static void remove_place(struct trial_mount *mount)
 	*mount = (struct trial_mount){ 0 };
 }
 
-int trial_mount_start(const struct trial_pairs *switches, struct trial_mount *ret_mount)
+int trial_mount_start(const struct trial *plan, struct trial_mount *ret_mount)
 {
 	struct trial_mount mount = { 0 };
-	_cleanup_free_ char *options = join_switches(switches);
+	_cleanup_free_ char *options = join_switches(&plan->mount);
 	int r = options ? make_place(&mount) : -ENOMEM;
 	if (r == 0) {
 		char *argv[] = { (char *)"chokefs", (char *)"mount", (char *)"-f", (char *)"--scratch",
 				 mount.mountpoint, *options ? (char *)"-o" : NULL, options, NULL };
 		r = spawn_self(argv, &mount.pid);
 	}
+	/* A thread begins with the niceness of its creator. Only root may go below 0; others measure what they can. */
+	if (r == 0 && plan->nice)
+		setpriority(PRIO_PROCESS, (id_t)mount.pid, (int)plan->nice);
 	if (r == 0)
 		r = wait_until_up(&mount);
 	/* The workloads are other users. */

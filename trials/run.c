@@ -125,7 +125,7 @@ static int run_phases(struct trial_stage *stage)
 
 static int run_stage(struct trial_stage *stage)
 {
-	int r = trial_mount_start(&stage->plan->mount, &stage->mount);
+	int r = trial_mount_start(stage->plan, &stage->mount);
 	if (r != 0) {
 		if (r < 0)
 			log_error("trial: mount: %s", strerror(-r));

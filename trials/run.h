@@ -15,7 +15,7 @@ struct trial_mount {
 };
 
 /** Starts the daemon in the foreground and waits until it answers. 0; 1, 2: its exit code; -errno. */
-int trial_mount_start(const struct trial_pairs *switches, struct trial_mount *ret_mount);
+int trial_mount_start(const struct trial *plan, struct trial_mount *ret_mount);
 /** Unmounts, whatever it takes, and removes the directory. 0, or 1 when the daemon said that something stayed dirty. */
 int trial_mount_stop(struct trial_mount *mount);
 /** {"cmd":"stats"} answered: the object of "chokefs stats --json". 0 or -errno. */

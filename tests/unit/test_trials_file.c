@@ -163,6 +163,8 @@ START_TEST(what_is_wrong_is_named)
 		{ HEAD "pattern = zigzag\n" TAIL, "zigzag" },
 		{ HEAD "pattern = random\n" TAIL, "span" },
 		{ HEAD "span = 1K\nwrite_size = 4K\n" TAIL, "span" },
+		{ "[trial]\nname = t\nnice = -21\n", "out of range" },
+		{ "[trial]\nname = t\nnice = low\n", "\"low\"" },
 		{ HEAD "gid = nosuchgroup\n" TAIL, "nosuchgroup" },
 		{ HEAD "uid = 4294967295\n" TAIL, "4294967295" },
 		{ HEAD "file = ../x\n" TAIL, "../x" },
