@@ -14,7 +14,8 @@
  * as in the original: that is where the disk writes of refused calls come from, and what the undo has to wait for.
  *
  * Writes are charged to the owner of the file, whoever writes. Pages that were written by way of mmap(2) arrive later, as root, and
- * must not count as root's: they are exempt only if the owner is.
+ * must not count as root's: they are exempt only if the owner is. The kernel takes a short count of such a write for the whole of
+ * it, so what fits is kept, and the rest is said to be an error: msync(2) and fsync(2) report it then.
  */
 #include "fusefs/private.h"
 
@@ -239,6 +240,8 @@ void fs_do_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, o
 		r = fs_inode_kill_setid(op.fs, write.inode);
 	if (size > 0 && r == 0)
 		r = write_file(&write);
+	if (r >= 0 && (size_t)r < size && write.late)
+		r = -EDQUOT;
 	if (r < 0) {
 		fs_op_reply_err(&op, r);
 		return;

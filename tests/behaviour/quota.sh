@@ -213,6 +213,38 @@ os.fsync(fd)' "$MNT/a"
 expect_usage $u 8192
 rm "$MNT/a"
 
+# Touches 64 pages of a hole by way of mmap and says what msync, fsync and the second fsync answer.
+map_too_much()
+{
+	as_uid $u python3 -c '
+import errno, mmap, os, sys
+def answer(call, *args):
+    try:
+        call(*args)
+        return "OK"
+    except OSError as error:
+        return errno.errorcode[error.errno]
+fd = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR, 0o600)
+os.ftruncate(fd, 64 << 12)
+area = mmap.mmap(fd, 64 << 12)
+for page in range(64):
+    area[page << 12] = 1
+print(answer(area.flush), answer(os.fsync, fd), answer(os.fsync, fd))' "$1"
+}
+
+begin "mapped writes that do not fit are reported by msync or fsync, once, whether what fits is kept or not"
+setquota_kib $u 0 64
+for how in "rollback=reserve undo=keep" "rollback=reserve undo=all" "rollback=list undo=all" "rollback=list undo=keep"; do
+	# shellcheck disable=SC2086
+	tune $how
+	expect_eq "$(map_too_much "$MNT/a")" "EDQUOT OK OK" "answers with $how"
+	[[ $how != *keep ]] || expect_usage $u 65536
+	rm "$MNT/a"
+	expect_usage $u 0
+done
+tune rollback=reserve undo=default
+setquota_kib $u 0 0
+
 begin "copy_file_range is charged"
 dd_as $u "$MNT/a" 64
 as_uid $u cp --reflink=never "$MNT/a" "$MNT/b"
