@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# timeout: 180
+# timeout: 400
 # What a refused write leaves behind and what it costs, counted page by page, in each mode.
 . "$(dirname "$0")/../lib/lib.sh"
 
@@ -66,11 +66,11 @@ for mode in list bounded ordered; do
 	size=$(stat -c %s "$MNT/victim")
 	sum=$(sha256sum <"$MNT/victim")
 	stat_reset
-	expect_eq "$(refuse "$MNT/victim" 524288 2000)" "EDQUOT:2000"
+	expect_eq "$(refuse "$MNT/victim" 524288 10000)" "EDQUOT:10000"
 	expect_eq "$(usage_of $u)" "$before" "usage"
 	expect_eq "$(stat -c %s "$MNT/victim")" "$size" "size"
-	expect_eq "$(stat_json rollback.count)" 2000 "rollbacks"
-	expect_num "$(stat_json rollback.pages_freed)" -eq $((2000 * 49)) "pages freed"
+	expect_eq "$(stat_json rollback.count)" 10000 "rollbacks"
+	expect_num "$(stat_json rollback.pages_freed)" -eq $((10000 * 49)) "pages freed"
 	expect_eq "$(sha256sum <"$MNT/victim")" "$sum" "contents"
 	expect_no_drift
 
