@@ -28,6 +28,13 @@ if [ -z "${CHOKE_TMP-}" ]; then
 	choke_own_tmp=yes
 fi
 
+# A copy of the program that any uid can reach: the tree may be in root's home.
+if [ "${CHOKEFS%/*}" != "$CHOKE_TMP/bin" ]; then
+	mkdir -p "$CHOKE_TMP/bin"
+	cp "$CHOKEFS" "$CHOKE_TMP/bin/chokefs"
+	CHOKEFS=$CHOKE_TMP/bin/chokefs
+fi
+
 choke_case=
 choke_mounts=0
 choke_failed=
