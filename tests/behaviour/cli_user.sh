@@ -6,6 +6,7 @@
 [ -n "${CHOKE_NAMESPACE-}" ] || CHOKE_NAMESPACE=yes exec unshare --mount --propagation private bash "$0" "$@"
 . "$(dirname "$0")/../lib/lib.sh"
 
+name_uid 1000
 mkdir -p "$CHOKE_TMP/user/backing" "$CHOKE_TMP/user/mnt"
 chown -R 1000:1000 "$CHOKE_TMP/user"
 mount -t tmpfs -o mode=755,dev none "$CHOKE_TMP/user/mnt"

@@ -253,6 +253,15 @@ as_uid()
 	setpriv --reuid "$uid" --regid "$uid" --clear-groups -- "$@"
 }
 
+# name_uid N: gives uid N a name where it has none, which fusermount3 asks for. In a mount namespace of one's own.
+name_uid()
+{
+	getent passwd "$1" >/dev/null && return
+	cp /etc/passwd "$CHOKE_TMP/passwd"
+	echo "choke$1:x:$1:$1::/:/bin/sh" >>"$CHOKE_TMP/passwd"
+	mount --bind "$CHOKE_TMP/passwd" /etc/passwd
+}
+
 # for_each_fs FUNCTION: runs it with DIR inside a plain directory, then inside a mount. FS: plain, chokefs.
 # What must hold for POSIX must hold on both.
 for_each_fs()
