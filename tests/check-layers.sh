@@ -33,7 +33,7 @@ header_limit()
 	case $1 in
 	quota/quota.h) echo 220 ;;         # the whole of the arithmetic's promises
 	quota/private.h) echo 260 ;;       # the table and the store, which all of quota/ works on
-	writeback/private.h) echo 330 ;;   # pages, files and the cache: every file of the cache meets here
+	writeback/private.h) echo 340 ;;   # pages, files and the cache: every file of the cache meets here
 	writeback/writeback.h) echo 300 ;; # the cache's contract, knobs and counters included
 	tests/unit/writeback_device.h) echo 170 ;; # one fixture for three tests
 	fusefs/private.h) echo 420 ;;      # every file of the daemon meets here

@@ -18,8 +18,11 @@ uint64_t wb_cache_max_bytes(void)
 
 uint32_t wb_cache_time_ms(struct wb_cache *cache)
 {
-	/* Starts well above zero, so that "older than" never reaches back before the beginning. */
-	return (uint32_t)((clock_now_ns() - cache->start_ns) / NSEC_PER_MSEC) + (1u << 30);
+	/* The coarse clock may be behind the start by a tick. Starts well above zero, so that "older than" never reaches back
+	 * before the beginning. */
+	int64_t ms = (int64_t)(clock_coarse_ns() - cache->start_ns) / (int64_t)NSEC_PER_MSEC;
+
+	return (uint32_t)ms + (1u << 30);
 }
 
 static void apply_limits(struct wb_cache *cache, const struct wb_config *config)

@@ -69,6 +69,7 @@ static void check_lists(struct wb_file *file)
 void wb_file_check_locked(struct wb_file *file)
 {
 	lock_assert_held(&file->lock);
+	assert(file->owed_dirty == 0 && file->owed_writeback == 0 && file->owed_created == 0);
 	check_index(file);
 	check_lists(file);
 }

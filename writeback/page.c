@@ -41,10 +41,7 @@ static void dirty_list_add(struct wb_file *file, uint32_t id)
 		LOCK_SCOPE(&cache->lock);
 		list_add_tail(&cache->dirty_files, &file->dirty_link);
 	}
-	if (atomic_fetch_add(&cache->nr_dirty, 1) == 0) {
-		LOCK_SCOPE(&cache->waiting_lock);
-		wb_device_set_waiting(cache->device, atomic_load(&cache->nr_dirty) > 0);
-	}
+	file->owed_dirty++;
 }
 
 static void dirty_list_del(struct wb_file *file, uint32_t id)
@@ -65,10 +62,27 @@ static void dirty_list_del(struct wb_file *file, uint32_t id)
 		LOCK_SCOPE(&cache->lock);
 		list_del(&file->dirty_link);
 	}
-	if (atomic_fetch_sub(&cache->nr_dirty, 1) == 1) {
-		LOCK_SCOPE(&cache->waiting_lock);
-		wb_device_set_waiting(cache->device, atomic_load(&cache->nr_dirty) > 0);
+	file->owed_dirty--;
+}
+
+void wb_file_count_locked(struct wb_file *file)
+{
+	struct wb_cache *cache = file->cache;
+
+	lock_assert_held(&file->lock);
+	if (file->owed_created != 0)
+		atomic_fetch_add_explicit(&cache->created, file->owed_created, memory_order_relaxed);
+	if (file->owed_writeback != 0)
+		atomic_fetch_add(&cache->nr_writeback, (uint64_t)file->owed_writeback);
+	if (file->owed_dirty != 0) {
+		uint64_t before = atomic_fetch_add(&cache->nr_dirty, (uint64_t)file->owed_dirty);
+		if (before == 0 || before + (uint64_t)file->owed_dirty == 0) {
+			LOCK_SCOPE(&cache->waiting_lock);
+			wb_device_set_waiting(cache->device, atomic_load(&cache->nr_dirty) > 0);
+		}
 	}
+	file->owed_created = 0;
+	file->owed_dirty = file->owed_writeback = 0;
 }
 
 static bool state_on_dirty_list(enum wb_page_state state)
@@ -81,7 +95,7 @@ static bool state_in_flight(enum wb_page_state state)
 	return state == WB_PAGE_WRITEBACK || state == WB_PAGE_REDIRTIED;
 }
 
-void wb_page_move_locked(struct wb_file *file, uint32_t id, enum wb_page_state to)
+void wb_page_move_owed_locked(struct wb_file *file, uint32_t id, enum wb_page_state to)
 {
 	struct wb_page *page = wb_page(file->cache, id);
 	enum wb_page_state from = wb_page_state(page);
@@ -95,12 +109,18 @@ void wb_page_move_locked(struct wb_file *file, uint32_t id, enum wb_page_state t
 		dirty_list_del(file, id);
 	if (state_in_flight(to) && !state_in_flight(from)) {
 		file->nr_inflight++;
-		atomic_fetch_add(&file->cache->nr_writeback, 1);
+		file->owed_writeback++;
 	}
 	if (state_in_flight(from) && !state_in_flight(to)) {
 		file->nr_inflight--;
-		atomic_fetch_sub(&file->cache->nr_writeback, 1);
+		file->owed_writeback--;
 	}
+}
+
+void wb_page_move_locked(struct wb_file *file, uint32_t id, enum wb_page_state to)
+{
+	wb_page_move_owed_locked(file, id, to);
+	wb_file_count_locked(file);
 }
 
 void wb_page_attach_locked(struct wb_file *file, uint32_t id, uint64_t index)
@@ -122,9 +142,9 @@ void wb_page_attach_locked(struct wb_file *file, uint32_t id, uint64_t index)
 	file->res_tail = id;
 	file->nr_resident++;
 	wb_index_insert_locked(file, id);
-	wb_page_move_locked(file, id, WB_PAGE_CLEAN);
-	atomic_store(&page->file, file);
-	atomic_fetch_add_explicit(&cache->created, 1, memory_order_relaxed);
+	wb_page_move_owed_locked(file, id, WB_PAGE_CLEAN);
+	atomic_store_explicit(&page->file, file, memory_order_release);
+	file->owed_created++;
 }
 
 void wb_page_drop_locked(struct wb_file *file, uint32_t id)

@@ -181,6 +181,8 @@ struct wb_file {
 	uint64_t nr_dirty;	     /* [f] on the dirty list */
 	uint64_t nr_inflight;	     /* [f] WRITEBACK and REDIRTIED */
 	uint32_t epoch;		     /* [f] raised by each sync */
+	int64_t owed_dirty, owed_writeback; /* [f] not yet in the cache's counters; */
+	uint64_t owed_created;	     /* [f] zero while the lock is free */
 	struct list ios;	     /* [f] wb_run in flight, by submission */
 	uint64_t run_seq;	     /* [f] of the newest */
 
@@ -245,7 +247,11 @@ unsigned wb_page_alloc(struct wb_cache *cache, unsigned want, bool wait, uint32_
 
 /** Changes a page's state; dies of a move that the table does not know. Keeps lists and counters. */
 void wb_page_move_locked(struct wb_file *file, uint32_t id, enum wb_page_state to);
-/** Makes a FREE page the file's, CLEAN. */
+/** The same, but the cache's counters are owed until wb_file_count_locked(), which must come before the lock is given up: one
+ *  atomic operation a write instead of one a page. */
+void wb_page_move_owed_locked(struct wb_file *file, uint32_t id, enum wb_page_state to);
+void wb_file_count_locked(struct wb_file *file);
+/** Makes a FREE page the file's, CLEAN; owes a count. */
 void wb_page_attach_locked(struct wb_file *file, uint32_t id, uint64_t index);
 /** Takes a CLEAN or DIRTY page out of the file and frees it, now or at the last unpin. */
 void wb_page_drop_locked(struct wb_file *file, uint32_t id);

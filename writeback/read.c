@@ -57,6 +57,7 @@ static int read_in_locked(struct wb_file *file, uint64_t index, unsigned nr)
 		wb_page_attach_locked(file, ids[i], index + i);
 		wb_page_set_flag(wb_page(file->cache, ids[i]), WB_PAGE_FILLING, true);
 	}
+	wb_file_count_locked(file);
 	lock_release(&file->lock);
 	if (nr < got)
 		wb_arena_give(&file->cache->arena, ids + nr, got - nr);

@@ -83,8 +83,9 @@ static void run_fill(struct wb_run *run, uint32_t id)
 		left -= len;
 		if (i + 1 < run->nr_pages)
 			id = wb_index_next(cache, id);
-		wb_page_move_locked(file, run->ids[i], WB_PAGE_WRITEBACK);
+		wb_page_move_owed_locked(file, run->ids[i], WB_PAGE_WRITEBACK);
 	}
+	wb_file_count_locked(file);
 	run->direct = file->fd_direct >= 0 && !file->no_direct && io->len % WB_PAGE_SIZE == 0;
 	io->fd = run->direct ? file->fd_direct : file->fd;
 	run->seq = ++file->run_seq;
@@ -202,8 +203,9 @@ static void run_finish_locked(struct wb_run *run)
 	for (unsigned i = 0; i < run->nr_pages; i++) {
 		enum wb_page_state state = wb_page_state(wb_page(file->cache, run->ids[i]));
 		bool clean = ok && state == WB_PAGE_WRITEBACK;
-		wb_page_move_locked(file, run->ids[i], clean ? WB_PAGE_CLEAN : WB_PAGE_DIRTY);
+		wb_page_move_owed_locked(file, run->ids[i], clean ? WB_PAGE_CLEAN : WB_PAGE_DIRTY);
 	}
+	wb_file_count_locked(file);
 	if (ok) {
 		uint64_t end = run->io.off + run->io.len;
 		if (end > file->backing_size)

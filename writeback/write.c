@@ -48,6 +48,7 @@ static int batch_refill_locked(struct copy *copy)
 	uint64_t pages = div_round_up(copy->len + copy->off % WB_PAGE_SIZE, WB_PAGE_SIZE);
 	unsigned want = pages < BATCH ? (unsigned)pages : BATCH;
 
+	wb_file_count_locked(copy->file);
 	lock_release(&copy->file->lock);
 	copy->nr_batch = wb_page_alloc(copy->file->cache, want, true, copy->batch);
 	copy->next_batch = 0;
@@ -69,6 +70,7 @@ static int attach_filled_locked(struct wb_file *file, uint32_t id, uint64_t inde
 	if (!fill)
 		return 0;
 	wb_page_set_flag(wb_page(file->cache, id), WB_PAGE_FILLING, true);
+	wb_file_count_locked(file);
 	lock_release(&file->lock);
 	int r = wb_file_fill(file, index, 1, &id);
 	lock_take(&file->lock);
@@ -94,9 +96,9 @@ static void dirty_locked(struct wb_file *file, uint32_t id)
 	struct wb_page *page = wb_page(file->cache, id);
 
 	if (wb_page_state(page) == WB_PAGE_CLEAN)
-		wb_page_move_locked(file, id, WB_PAGE_DIRTY);
+		wb_page_move_owed_locked(file, id, WB_PAGE_DIRTY);
 	else if (wb_page_state(page) == WB_PAGE_WRITEBACK)
-		wb_page_move_locked(file, id, WB_PAGE_REDIRTIED);
+		wb_page_move_owed_locked(file, id, WB_PAGE_REDIRTIED);
 }
 
 /* Copies into one page. 0, 1: nothing done, try again (the lock was given up), or -errno. */
@@ -110,6 +112,7 @@ static int copy_page_locked(struct copy *copy)
 	uint32_t id = wb_index_find_locked(file, index);
 
 	if (id && wb_page_flag(wb_page(cache, id), WB_PAGE_FILLING)) {
+		wb_file_count_locked(file);
 		cond_wait(&file->changed, &file->lock);
 		return 1;
 	}
@@ -173,6 +176,7 @@ int wb_file_write(struct wb_file *file, uint64_t off, const void *buf, size_t le
 	write_begin_locked(file);
 	while (copy.len > 0 && r >= 0)
 		r = copy_page_locked(&copy);
+	wb_file_count_locked(file);
 	bool cut = r < 0 && undo_growth_locked(file, old_size);
 	file->writers--;
 	wb_file_check_locked(file);
@@ -212,6 +216,7 @@ int wb_file_create_pages(struct wb_file *file, uint64_t off, uint64_t len)
 			memset(wb_page_data(file->cache, id), 0, WB_PAGE_SIZE);
 			wb_page_attach_locked(file, id, index);
 		}
+		wb_file_count_locked(file);
 		lock_release(&file->lock);
 	}
 	return r;
