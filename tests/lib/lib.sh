@@ -285,9 +285,3 @@ compile()
 	shift 2
 	"${CC:-cc}" -std=gnu17 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -pthread -o "$program" "$source" "$@"
 }
-
-# A tree below somebody's private directory (/root, say) has a program that other uids cannot reach.
-if [ "$(id -u)" -eq 0 ] && [ -x "$CHOKEFS" ] && ! as_uid 1000 env test -x "$CHOKEFS"; then
-	install -m 755 "$CHOKEFS" "$CHOKE_TMP/chokefs"
-	CHOKEFS=$CHOKE_TMP/chokefs
-fi
