@@ -63,12 +63,10 @@ static void batch_give(struct copy *copy)
 			      copy->nr_batch - copy->next_batch);
 }
 
-/* Attaches a frame, with the backing's bytes in it if @fill; the lock is then given up meanwhile. */
-static int attach_filled_locked(struct wb_file *file, uint32_t id, uint64_t index, bool fill)
+/* Attaches a frame with the backing's bytes in it; the lock is given up meanwhile. */
+static int attach_filled_locked(struct wb_file *file, uint32_t id, uint64_t index)
 {
 	wb_page_attach_locked(file, id, index);
-	if (!fill)
-		return 0;
 	wb_page_set_flag(wb_page(file->cache, id), WB_PAGE_FILLING, true);
 	wb_file_count_locked(file);
 	lock_release(&file->lock);
@@ -121,7 +119,7 @@ static int copy_page_locked(struct copy *copy)
 			return batch_refill_locked(copy);
 		id = batch_take(copy);
 		if (must_fill_locked(file, index, from, from + len)) {
-			int r = attach_filled_locked(file, id, index, true);
+			int r = attach_filled_locked(file, id, index);
 			return r < 0 ? r : 1;
 		}
 		memset(wb_page_data(cache, id), 0, from);
@@ -211,7 +209,7 @@ int wb_file_create_pages(struct wb_file *file, uint64_t off, uint64_t len)
 		if (wb_index_find_locked(file, index)) {
 			wb_arena_give(&file->cache->arena, &id, 1); /* a reader was first */
 		} else if ((index << WB_PAGE_SHIFT) < file->backing_size) {
-			r = attach_filled_locked(file, id, index, true);
+			r = attach_filled_locked(file, id, index);
 		} else {
 			memset(wb_page_data(file->cache, id), 0, WB_PAGE_SIZE);
 			wb_page_attach_locked(file, id, index);
