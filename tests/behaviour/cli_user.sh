@@ -1,22 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # A user without any privilege mounts, tunes, sets limits and unmounts what is his.
-#
-# Whether users may open /dev/fuse is the machine's choice; here it is made for a mount namespace of our own.
-[ -n "${CHOKE_NAMESPACE-}" ] || CHOKE_NAMESPACE=yes exec unshare --mount --propagation private bash "$0" "$@"
-. "$(dirname "$0")/../lib/lib.sh"
-
-name_uid 1000
-mkdir -p "$CHOKE_TMP/user/backing" "$CHOKE_TMP/user/mnt"
-chown -R 1000:1000 "$CHOKE_TMP/user"
-mount -t tmpfs -o mode=755,dev none "$CHOKE_TMP/user/mnt"
-mknod -m 666 "$CHOKE_TMP/user/mnt/fuse" c 10 229
-mount --bind "$CHOKE_TMP/user/mnt/fuse" /dev/fuse
-umount -l "$CHOKE_TMP/user/mnt"
-MNT=$CHOKE_TMP/user/mnt
-BACKING=$CHOKE_TMP/user/backing
-
-as_user() { as_uid 1000 env -u XDG_RUNTIME_DIR "$@"; }
+. "$(dirname "$0")/../lib/user.sh"
 
 begin "a user mounts a directory of his own"
 expect_rc 0 as_user "$CHOKEFS" mount "$BACKING" "$MNT"

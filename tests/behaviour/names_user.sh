@@ -2,22 +2,7 @@
 # SPDX-License-Identifier: MIT
 # timeout: 60
 # A daemon without privileges, which cannot open by handle, serves more files than it may have descriptors.
-#
-# Whether users may open /dev/fuse is the machine's choice; here it is made for a mount namespace of our own.
-[ -n "${CHOKE_NAMESPACE-}" ] || CHOKE_NAMESPACE=yes exec unshare --mount --propagation private bash "$0" "$@"
-. "$(dirname "$0")/../lib/lib.sh"
-
-name_uid 1000
-mkdir -p "$CHOKE_TMP/user/backing" "$CHOKE_TMP/user/mnt"
-chown -R 1000:1000 "$CHOKE_TMP/user"
-mount -t tmpfs -o mode=755,dev none "$CHOKE_TMP/user/mnt"
-mknod -m 666 "$CHOKE_TMP/user/mnt/fuse" c 10 229
-mount --bind "$CHOKE_TMP/user/mnt/fuse" /dev/fuse
-umount -l "$CHOKE_TMP/user/mnt"
-MNT=$CHOKE_TMP/user/mnt
-BACKING=$CHOKE_TMP/user/backing
-
-as_user() { as_uid 1000 env -u XDG_RUNTIME_DIR "$@"; }
+. "$(dirname "$0")/../lib/user.sh"
 as_user_with_512() { as_user bash -c 'ulimit -n 512 && "$@"' bash "$@"; }
 numbers() { as_user find "$MNT" -printf '%P %i\n' | sort; }
 
